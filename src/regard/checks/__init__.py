@@ -1,0 +1,1 @@
+"""The checker: relations that right attention code fulfils, run on anybody's module."""

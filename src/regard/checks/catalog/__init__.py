@@ -1,0 +1,1 @@
+"""The rules: one file, one relation. The folder is the list."""

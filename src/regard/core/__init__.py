@@ -1,0 +1,1 @@
+"""Pure functions of tensors: attention, masks, biases, positions. Imports torch, and nothing of ours."""

@@ -1,0 +1,41 @@
+"""What goes wrong at the door: one exception per kind of mistake, each with the numbers and the way out in its text."""
+
+
+class RegardError(Exception):
+    """Anything that regard refuses. Catch this to catch all of them."""
+
+
+class ShapeError(RegardError, ValueError):
+    """Sizes that do not go together."""
+
+
+class DtypeError(RegardError, TypeError):
+    """A dtype, device or kind of object that cannot be what was meant."""
+
+
+class MaskError(RegardError, ValueError):
+    """A mask whose meaning is unclear, or that does not fit."""
+
+
+class CacheError(RegardError, ValueError):
+    """A key-value cache that is full, of another batch size, or of another layer."""
+
+
+class BackendError(RegardError, ValueError):
+    """A backend that was asked for and cannot compute this call."""
+
+
+class DesignError(RegardError, ValueError):
+    """A declaration that contradicts itself or cannot be read."""
+
+
+class TargetError(RegardError, ValueError):
+    """A target that cannot be found or loaded."""
+
+
+class CaptureError(RegardError, ValueError):
+    """A capture that was asked for and cannot be made or read."""
+
+
+class MissingExtraError(RegardError, ImportError):
+    """An optional package that is needed for this call; the text names the extra to install."""

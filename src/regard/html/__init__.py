@@ -1,0 +1,1 @@
+"""The self-contained offline page, built from plain data."""

@@ -1,0 +1,1 @@
+"""Attention sites inside any module, seen from the dispatcher. Serves the checker and capture."""

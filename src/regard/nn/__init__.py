@@ -1,0 +1,1 @@
+"""Torch modules over core; one mechanism per file."""

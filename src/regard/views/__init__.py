@@ -1,0 +1,1 @@
+"""What people look at: text and plots. The only place that draws."""

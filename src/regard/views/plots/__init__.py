@@ -1,0 +1,1 @@
+"""One file, one plot: each takes an Axes and returns it."""
