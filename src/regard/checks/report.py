@@ -31,6 +31,7 @@ class Finding:
     fix: str | None = None
     script: str | None = None
     diff: str | None = None
+    waived: str | None = None  # why it does not count: the waiver's reason, or the baseline that knows it
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -67,6 +68,8 @@ class Report:
     outcomes: list[Outcome] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # stubs, limits, anything seen and not understood
     seconds: float = 0.0
+    where: str | None = None  # "file:line" where the target is defined
+    waived: list[Finding] = field(default_factory=list)  # findings that stand, and do not count
 
     @property
     def ok(self) -> bool:
@@ -108,6 +111,8 @@ class Report:
             "outcomes": [asdict(o) for o in self.outcomes],
             "notes": self.notes,
             "seconds": self.seconds,
+            "where": self.where,
+            "waived": [f.to_dict() for f in self.waived],
         }
 
     @classmethod
@@ -121,6 +126,8 @@ class Report:
             outcomes=[Outcome(**o) for o in data.get("outcomes", [])],
             notes=data.get("notes", []),
             seconds=data.get("seconds", 0.0),
+            where=data.get("where"),
+            waived=[Finding.from_dict(f) for f in data.get("waived", [])],
         )
 
     def _repr_html_(self) -> str:
