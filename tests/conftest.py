@@ -17,7 +17,7 @@ settings.register_profile("explore", deadline=None, suppress_health_check=[Healt
 settings.load_profile(os.environ.get("REGARD_HYPOTHESIS", "ci"))
 
 CHECK_DATA = "uses REGARD_CHECK_DATA"  # the property that a test with the fixture check_data carries to the summary
-NO_REASON = {"", "unconditional skip", "<Skipped instance>"}  # what pytest writes when nobody said why
+NO_REASON = {"", "Skipped", "unconditional skip", "<Skipped instance>"}  # what pytest writes when nobody said why
 
 
 def pytest_addoption(parser):
