@@ -1,0 +1,282 @@
+"""Key-value cache: the keys and values of the tokens so far, so that a new token is the only one computed.
+
+Axes: B batch, H key-value heads, L slots, T new tokens, S keys to attend to, D and Dv channels of one head.
+
+A slot remembers the position of its key (-1: empty, or a padding token). Masks measure by these positions, so a slot
+that was not written since the last `reset` is never seen. Two layouts: a plain cache has one slot for each token, and
+refuses more; a rolling one keeps the latest L positions of each sample, which is all that a window of L keys can see.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.core.errors import CacheError, DtypeError, ShapeError
+
+
+class Cached(NamedTuple):
+    """What a layer attends to after `KVCache.append`."""
+
+    key: Tensor  # (B, H, S, D)
+    value: Tensor  # (B, H, S, Dv)
+    query_positions: Tensor  # (1 or B, T): where the new tokens stand
+    key_positions: Tensor  # (1 or B, S): where the keys stand, -1 for an empty slot
+    offset: int | None  # not None: keys stand at 0 .. S - 1 and new token i at offset + i, in every sample
+
+
+class KVCache:
+    """Preallocated keys and values of one attention layer, for decoding.
+
+    What is stored is detached: gradients reach the tokens of the present call, not those of earlier calls. Under
+    `torch.no_grad()` no key is copied but the new ones.
+
+    Args:
+        batch: Number of sequences, B.
+        num_kv_heads: Number of key-value heads, H.
+        length: Number of slots, L. Memory is B x H x L x (D + Dv) elements, taken at once.
+        head_dim: Width of one key head, D.
+        value_dim: Width of one value head, Dv; None: as head_dim.
+        rolling: False: one slot per token, refused when full. True: a token takes the place of the one L positions
+            before it, so the cache is never full; right for layers whose window has at most L keys.
+        device: Where the memory lies.
+        dtype: What the keys and values are; another dtype is refused.
+
+    >>> cache = KVCache(batch=1, num_kv_heads=2, length=8, head_dim=4)
+    >>> held = cache.append(torch.ones(1, 2, 3, 4), torch.ones(1, 2, 3, 4))
+    >>> held.key.shape, held.key_positions
+    (torch.Size([1, 2, 3, 4]), tensor([[0, 1, 2]]))
+    """
+
+    def __init__(
+        self,
+        batch: int,
+        num_kv_heads: int,
+        length: int,
+        head_dim: int,
+        value_dim: int | None = None,
+        *,
+        rolling: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ):
+        value_dim = head_dim if value_dim is None else value_dim
+        for name, size, least in (
+            ("batch", batch, 0),
+            ("num_kv_heads", num_kv_heads, 1),
+            ("length", length, 1),
+            ("head_dim", head_dim, 1),
+            ("value_dim", value_dim, 1),
+        ):
+            if size < least:
+                raise ShapeError(f"KVCache got {name}={size}; it must be at least {least}")
+        slots = length + 1 if rolling else length  # the last slot of a rolling cache takes what need not be kept
+        self.key = torch.zeros(batch, num_kv_heads, slots, head_dim, device=device, dtype=dtype)
+        self.value = torch.zeros(batch, num_kv_heads, slots, value_dim, device=device, dtype=dtype)
+        self.positions = torch.full((1, slots), -1, device=device)  # (1 or B, slots); 1 while all samples agree
+        self.length = length
+        self.rolling = rolling
+        self.seen = 0  # tokens taken in since the last reset, padding included
+        self.aligned = True  # every token so far stands where it came: token i of each sample at position i
+
+    @property
+    def batch(self) -> int:
+        """Number of sequences."""
+        return self.key.shape[0]
+
+    @property
+    def lengths(self) -> Tensor:
+        """(B,): one more than the largest position of each sample, which is where its next token stands."""
+        return (self.positions.amax(dim=1) + 1).expand(self.batch)
+
+    def next_positions(self, tokens: int) -> Tensor:
+        """(1 or B, tokens): where the next tokens stand when nothing else is said."""
+        step = torch.arange(tokens, device=self.positions.device)[None]
+        if self.aligned:
+            return step + self.seen
+        return step + self.positions.amax(dim=1, keepdim=True) + 1
+
+    def append(self, key: Tensor, value: Tensor, positions: Tensor | None = None) -> Cached:
+        """Take in T tokens and return everything that they may attend to.
+
+        Args:
+            key: (B, H, T, D).
+            value: (B, H, T, Dv).
+            positions: (B or 1, T), integer, increasing in each sample: where each token stands; negative: a padding
+                token, which nobody will see. What a sample held at or after its first new position is dropped, so
+                going back in time undoes tokens. None: each sample counts on from its last token.
+
+        Returns:
+            The keys and values so far with the new ones, and where all of them stand.
+
+        Raises:
+            CacheError: The cache is full, or was made for another batch, head count or width.
+            DtypeError: Keys or values of another dtype or device than the cache.
+            ShapeError: `positions` is neither (B, T) nor (1, T), or does not increase.
+        """
+        self._check(key, value)
+        self._check_room(key.shape[2])
+        if positions is None:
+            positions = self.next_positions(key.shape[2])
+        else:
+            check_positions(positions, key.shape[0], key.shape[2])
+            positions = positions.to(self.positions).clamp_min(-1)
+            _check_order(positions)
+            if positions.shape[1] > 0:
+                self._make_room_for(positions)
+        if self.aligned and self.seen + key.shape[2] <= self.length:
+            held = self._append_in_order(key, value, positions)._replace(offset=self.seen)
+        elif self.rolling:
+            held = self._append_rolling(key, value, positions)
+        else:
+            held = self._append_in_order(key, value, positions)
+        self.seen += key.shape[2]
+        return held
+
+    def reset(self) -> None:
+        """Forget every token. The memory is kept, and what it holds is never seen again."""
+        self.positions = torch.full((1, self.positions.shape[1]), -1, device=self.positions.device)
+        self.seen = 0
+        self.aligned = True
+
+    def reorder(self, index: Tensor) -> None:
+        """Let sample i go on from what sample `index[i]` held: beam search, or a batch of another size.
+
+        Args:
+            index: (new B,), integer, each in 0 .. B - 1.
+        """
+        if index.dim() != 1 or index.is_floating_point() or index.dtype == torch.bool:
+            raise ShapeError(
+                f"reorder takes one sample number for each new sample, integer (B,); got {index.dtype} {tuple(index.shape)}"
+            )
+        index = index.to(self.key.device)
+        self.key = self.key.index_select(0, index)
+        self.value = self.value.index_select(0, index)
+        if self.positions.shape[0] > 1:
+            self.positions = self.positions.index_select(0, index)
+
+    def __repr__(self) -> str:
+        B, H, _, D = self.key.shape
+        kind = f"rolling, latest {self.length}" if self.rolling else f"{self.seen} of {self.length}"
+        return f"KVCache({kind}; batch={B}, num_kv_heads={H}, head_dim={D}, value_dim={self.value.shape[3]}, {self.key.dtype})"
+
+    def _append_in_order(self, key: Tensor, value: Tensor, positions: Tensor) -> Cached:
+        end = self.seen + key.shape[2]
+        past = slice(0, self.seen)
+        new = slice(self.seen, end)
+        if torch.is_grad_enabled():  # a copy: the memory is overwritten later, which backward must not notice
+            held_key = torch.cat([self.key[:, :, past], key], dim=2)
+            held_value = torch.cat([self.value[:, :, past], value], dim=2)
+        else:
+            held_key, held_value = self.key[:, :, :end], self.value[:, :, :end]
+        self._share_or_split(positions)
+        self.key[:, :, new] = key.detach()
+        self.value[:, :, new] = value.detach()
+        self.positions[:, new] = positions
+        return Cached(held_key, held_value, positions, self.positions[:, :end].clone(), None)
+
+    def _append_rolling(self, key: Tensor, value: Tensor, positions: Tensor) -> Cached:
+        if key.shape[2] == 1 and not torch.is_grad_enabled():  # what is overwritten is L positions away: out of sight
+            self._write_rolling(key, value, positions)
+            ring = slice(0, self.length)
+            return Cached(
+                self.key[:, :, ring], self.value[:, :, ring], positions, self.positions[:, ring].clone(), None
+            )
+        ring = slice(0, self.length)
+        held_key = torch.cat([self.key[:, :, ring], key], dim=2)
+        held_value = torch.cat([self.value[:, :, ring], value], dim=2)
+        rows = max(self.positions.shape[0], positions.shape[0])
+        stand = torch.cat([self.positions[:, ring].expand(rows, -1), positions.expand(rows, -1)], dim=1)
+        self._write_rolling(key, value, positions)
+        return Cached(held_key, held_value, positions, stand, None)
+
+    def _write_rolling(self, key: Tensor, value: Tensor, positions: Tensor) -> None:
+        """Position p goes to slot p % L; what is padding, or L before the newest, goes to the slot that nobody reads."""
+        if positions.shape[1] == 0:
+            return
+        self._share_or_split(positions)
+        positions = positions.expand(self.positions.shape[0], -1)
+        keep = (positions >= 0) & (positions > positions.amax(dim=1, keepdim=True) - self.length)  # (1 or B, T)
+        slots = torch.where(keep, positions.remainder(self.length), self.length)
+        if slots.shape[0] == 1:
+            self.key.index_copy_(2, slots[0], key.detach())
+            self.value.index_copy_(2, slots[0], value.detach())
+        else:
+            self.key.scatter_(2, slots[:, None, :, None].expand_as(key), key.detach())
+            self.value.scatter_(2, slots[:, None, :, None].expand_as(value), value.detach())
+        self.positions.scatter_(1, slots, torch.where(keep, positions, -1))
+
+    def _make_room_for(self, positions: Tensor) -> None:
+        """Positions from outside: from here on each slot is asked where it stands, and what comes later is dropped."""
+        far = torch.iinfo(positions.dtype).max
+        first = torch.where(positions < 0, far, positions).amin(dim=1, keepdim=True)  # (1 or B, 1)
+        self.aligned = False
+        self.positions = torch.where(self.positions >= first, -1, self.positions)
+
+    def _share_or_split(self, positions: Tensor) -> None:
+        if positions.shape[0] > self.positions.shape[0]:
+            self.positions = self.positions.expand(positions.shape[0], -1).contiguous()
+
+    def _check_room(self, tokens: int) -> None:
+        end = self.seen + tokens
+        if end > self.length and not self.rolling:
+            raise CacheError(
+                f"the cache has {self.length} slots, {self.seen} of them taken, and got {tokens} more tokens; "
+                f"make it longer (length={end}), or call reset() before a new sequence"
+            )
+
+    def _check(self, key: Tensor, value: Tensor) -> None:
+        B, H, _, D = self.key.shape
+        Dv = self.value.shape[3]
+        if key.dim() != 4 or value.dim() != 4 or key.shape[2] != value.shape[2]:
+            raise ShapeError(
+                f"a cache takes keys (B, H, T, D) and values (B, H, T, Dv); got {tuple(key.shape)} and {tuple(value.shape)}"
+            )
+        if key.shape[0] != B or value.shape[0] != B:
+            raise CacheError(
+                f"the cache holds {B} sequences and got {key.shape[0]}; "
+                f"make one with batch={key.shape[0]}, or choose among those held with reorder(index)"
+            )
+        if (key.shape[1], key.shape[3], value.shape[1], value.shape[3]) != (H, D, H, Dv):
+            raise CacheError(
+                f"the cache was made for {H} key heads of width {D} and values of width {Dv}; got {key.shape[1]} heads "
+                f"of width {key.shape[3]} and values of width {value.shape[3]}; give each layer its own cache"
+            )
+        for name, new, held in (("keys", key, self.key), ("values", value, self.value)):
+            if new.dtype != held.dtype or new.device != held.device:
+                raise DtypeError(
+                    f"the cache holds {held.dtype} on {held.device} and got {name} of {new.dtype} on {new.device}; "
+                    f"make one with dtype={new.dtype}, device={str(new.device)!r}"
+                )
+
+
+def check_positions(positions: Tensor, batch: int, tokens: int) -> None:
+    """Refuse positions that are not integer (batch or 1, tokens).
+
+    Raises:
+        ShapeError: Another shape.
+        DtypeError: Not integer.
+    """
+    if positions.dtype == torch.bool or positions.is_floating_point() or positions.is_complex():
+        raise DtypeError(f"positions are integers, one for each token; got {positions.dtype}")
+    if positions.dim() != 2 or positions.shape[0] not in (1, batch) or positions.shape[1] != tokens:
+        raise ShapeError(
+            f"positions have shape {tuple(positions.shape)}; {batch} sequences of {tokens} tokens need "
+            f"({batch}, {tokens}), or (1, {tokens}) where all stand alike"
+        )
+
+
+def _check_order(positions: Tensor) -> None:
+    """Within a call, later tokens must stand later. Reads values, so it is left out of compiled graphs and single steps."""
+    if positions.shape[1] < 2 or torch.compiler.is_compiling():
+        return
+    before = positions.cummax(dim=1).values[:, :-1]
+    wrong = (positions[:, 1:] >= 0) & (positions[:, 1:] <= before)
+    if wrong.any():
+        sample, token = (int(i) for i in wrong.nonzero()[0])
+        raise ShapeError(
+            f"positions must increase within a sample: sample {sample} has {int(before[sample, token])} and later "
+            f"{int(positions[sample, token + 1])}; give padding tokens the position -1, and each sequence its own row"
+        )
