@@ -56,7 +56,7 @@ def test_a_rolling_cache_shows_each_token_its_window_for_any_chunking(chunks, wi
     for size in chunks:
         numbers = range(come, come + size)
         with torch.set_grad_enabled(grad):
-            held = cache.append(*tokens(1, *numbers), torch.tensor([list(numbers)]) if said else None)
+            held = cache.append(*tokens(1, *numbers), torch.tensor([list(numbers)], dtype=torch.int64) if said else None)
         visible = seen(held)
         for n in numbers:
             assert all(visible[p] == p for p in range(max(0, n - window + 1), n + 1))
