@@ -17,7 +17,7 @@ import numpy as np
 from regard.views import plots
 
 HERE = Path(__file__).parent / "pictures"
-ENGLISH = "⟨s⟩ The cat sat on the mat because the cat was tired .".split()
+ENGLISH = ["⟨s⟩", "The", "cat", "sat", "on", "the", "mat", "because", "the", "cat", "was", "tired", "."]
 CHINESE = [*"我们看见注意力的权重", "，", *"但权重不等于解释", "。"]
 JAPANESE = [*"注意の重みを読む", "。"]
 KOREAN = ["주의", "가중치", "를", "읽는", "방법", "."]

@@ -23,7 +23,9 @@ def axes(ax: Axes | None, width: float, height: float) -> Axes:
     return made
 
 
-def words(ax: Axes, *, title: str | None = None, x: str | None = None, y: str | None = None, size: float = 10) -> None:
+def words(
+    ax: Axes, *, title: str | None = None, x: str | None = None, y: str | None = None, size: float = 10, pad: float = 6
+) -> None:
     """Set title and axis names in families that cover them, whatever the Axes was made with."""
     if title is not None:
         ax.set_title(drawable(title), fontfamily=families(), fontsize=size + 1, pad=pad)
