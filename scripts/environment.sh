@@ -66,7 +66,7 @@ watch() { # watch LOG COMMAND...: run it with its output in LOG, and say what it
   while kill -0 "$child" 2>/dev/null; do
     sleep 1
     seconds=$((seconds + 1))
-    now=$(grep -E '^ *(Collecting|Downloading|Processing|Preparing|Building|Installing)' "$log" | tail -n 1 | sed 's/^ *//' | cut -c 1-62)
+    now=$(grep -E '^ *(Collecting|Downloading|Processing|Preparing|Building|Installing)' "$log" | tail -n 1 | sed -e 's/^ *//' -e 's#^\([A-Z][a-z]* \)[^ ]*/#\1#' | cut -c 1-62)
     if [ -t 2 ]; then
       printf '\r\033[K  %4d s  %s' "$seconds" "$now" >&2
     elif [ $((seconds % 20)) = 0 ]; then
