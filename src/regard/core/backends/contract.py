@@ -1,0 +1,31 @@
+"""What a backend is: a name, a refusal with its reason, the repairs it makes, and the computation.
+
+`attention()` takes care of the edges for all of them, before and after `run`: keys and values that are not finite are
+replaced where a mask hides anything (and the rows that see them made NaN), so a backend may multiply by zero.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from regard.core.call import Call
+
+
+class Backend(Protocol):
+    """One way to compute attention. All methods read sizes, dtypes and structure; none reads a value."""
+
+    name: str
+
+    def refuses(self, call: Call) -> str | None:
+        """Why this backend cannot compute the call, with the way out; None when it can."""
+        ...
+
+    def repairs(self, call: Call) -> list[str]:
+        """What it changes in form, not in value, so that its kernel takes the call."""
+        ...
+
+    def run(self, call: Call) -> Tensor:
+        """(B, H, T, Dv), the dtype of query. A row that sees no key is 0 and has gradient 0."""
+        ...

@@ -1,0 +1,91 @@
+"""torch's fused kernel behind `scaled_dot_product_attention`, with the repairs that keep it from its slow path.
+
+Measured on CPU (torch 2.13): a value width other than the key width, a strided last axis, dropout, a mask that needs a
+gradient and zero keys all make it fall back to a T x S form that is slower than one written by hand.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.core.call import Call
+
+
+class Fused:
+    """One call of `torch.nn.functional.scaled_dot_product_attention`."""
+
+    name = "sdpa"
+
+    def refuses(self, call: Call) -> str | None:
+        if call.softcap is not None:
+            return "softcap is not in torch's fused kernel"
+        if call.sink is not None:
+            return "a sink is not in torch's fused kernel"
+        if call.dropout > 0 and call.query.device.type == "cpu":
+            return (
+                f"dropout={call.dropout:g} makes torch's CPU kernel fall back to a slower open form; dropout=0 is fused"
+            )
+        if call.bias is not None and call.bias.requires_grad and torch.is_grad_enabled():
+            return "bias needs a gradient, which torch's fused kernel does not return; bias.detach() is fused"
+        if call.bias is not None and call.query.device.type != "cpu" and call.bias.dtype != call.query.dtype:
+            return f"bias is {call.bias.dtype} and query is {call.query.dtype}; bias.to(query.dtype) is fused"
+        if call.key.shape[2] == 0:
+            return "there are no keys"
+        return None
+
+    def repairs(self, call: Call) -> list[str]:
+        made = []
+        D, Dv = call.query.shape[3], call.value.shape[3]
+        if Dv != D:
+            made.append(
+                f"{'value' if Dv < D else 'query and key'} padded with zeros from {min(D, Dv)} to {max(D, Dv)} channels"
+            )
+        strided = [name for name in ("query", "key", "value") if not _dense_last(getattr(call, name))]
+        if strided:
+            made.append(f"{', '.join(strided)} copied: the channels were not next to each other in memory")
+        return made
+
+    def run(self, call: Call) -> Tensor:
+        D, Dv = call.query.shape[3], call.value.shape[3]
+        query, key, value = (x if _dense_last(x) else x.contiguous() for x in (call.query, call.key, call.value))
+        if Dv < D:
+            value = F.pad(value, (0, D - Dv))
+        elif Dv > D:
+            query, key = F.pad(query, (0, Dv - D)), F.pad(key, (0, Dv - D))
+        causal = call.structure.causal and call.bias is None
+        added, alive = (None, None) if causal else _lowered(call)
+        output = F.scaled_dot_product_attention(
+            query, key, value, added, call.dropout, is_causal=causal, scale=call.scale, enable_gqa=call.group > 1
+        )
+        output = output[..., :Dv] if Dv < D else output
+        return output if alive is None else output.masked_fill(~alive, 0.0)
+
+
+def _lowered(call: Call) -> tuple[Tensor | None, Tensor | None]:
+    """The mask argument of the kernel, in which every row sees something, and which rows really do (.., T, 1)."""
+    attend, bias = call.attend(), call.bias
+    if bias is not None:
+        bias = _kernel_dtype(bias.detach() if not torch.is_grad_enabled() else bias, call.query)
+        seen = bias > float("-inf")
+        attend = seen if attend is None else attend & seen
+    if attend is None:
+        return None, None
+    alive = attend.any(dim=-1, keepdim=True)
+    shown = attend | ~alive
+    if bias is None:
+        return shown, alive
+    return torch.where(attend, bias, float("-inf")).masked_fill(~alive, 0.0), alive
+
+
+def _kernel_dtype(bias: Tensor, query: Tensor) -> Tensor:
+    """A float32 bias stays float32 beside 16-bit queries: positions beyond 256 would be rounded together."""
+    return bias if bias.dtype == torch.float32 and query.dtype != torch.float64 else bias.to(query.dtype)
+
+
+def _dense_last(x: Tensor) -> bool:
+    return x.shape[3] <= 1 or x.stride(3) == 1
+
+
+BACKEND = Fused()

@@ -1,0 +1,8 @@
+"""The backends, in the order of preference: the first that does not refuse computes the call."""
+
+from __future__ import annotations
+
+from regard.core.backends import fused, open_form
+from regard.core.backends.contract import Backend
+
+BACKENDS: tuple[Backend, ...] = (fused.BACKEND, open_form.BACKEND)

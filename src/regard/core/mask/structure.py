@@ -1,0 +1,94 @@
+"""The form of a mask, so that a backend can choose without reading a value.
+
+A mask is a conjunction of factors: bands (causal, windows) that merge into one, key padding, documents, and the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from regard.core.mask.band import Band
+from regard.core.mask.expression import And, Bound, Mask
+from regard.core.mask.places import Places
+from regard.core.mask.sequences import Documents, Lengths, Padding
+from regard.core.mask.table import Dense
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What a mask consists of.
+
+    Attributes:
+        left, right: The one band that all bands make together, -left <= key - query <= right; None is unbounded.
+        offset: Position of query 0: int, (B,), or None where a cache binds positions.
+        padding: The key masks.
+        documents: The document masks.
+        rest: Every other factor; only `materialise` can tell what it hides.
+        bound: A cache supplies positions: nothing here is relative to the row and column of the call.
+    """
+
+    left: int | None = None
+    right: int | None = None
+    offset: int | Tensor | None = 0
+    padding: tuple[Padding | Lengths, ...] = ()
+    documents: tuple[Documents, ...] = ()
+    rest: tuple[Mask, ...] = ()
+    bound: bool = False
+
+    @property
+    def banded(self) -> bool:
+        """Whether the distance of query and key matters."""
+        return self.left is not None or self.right is not None
+
+    @property
+    def plain(self) -> bool:
+        """Only a band at an int offset and key padding: all that can be said in a range per row and a key mask."""
+        return not self.bound and not self.rest and not self.documents and isinstance(self.offset, int)
+
+    @property
+    def empty(self) -> bool:
+        """Hides nothing."""
+        return self.plain and not self.banded and not self.padding
+
+    @property
+    def causal(self) -> bool:
+        """Exactly the causal mask with query 0 at position 0, and nothing else."""
+        return self.plain and not self.padding and (self.left, self.right) == (None, 0) and self.offset == 0
+
+    def key_mask(self, places: Places) -> Tensor | None:
+        """(B or 1, 1, 1, S) bool: the key masks together; None without any."""
+        result: Tensor | None = None
+        for part in self.padding:
+            keep = part.allowed(places)
+            result = keep if result is None else result & keep
+        return result
+
+
+def of(mask: Mask | None) -> Structure:
+    """The structure of a mask; of None, one that hides nothing."""
+    if mask is None:
+        return Structure()
+    if isinstance(mask, Bound):
+        return Structure(offset=None, rest=(mask,), bound=True)
+    left, right = None, None
+    padding, documents, rest = [], [], []
+    for factor in mask.parts if isinstance(mask, And) else (mask,):
+        if isinstance(factor, Band):
+            left = _nearer(left, factor.left)
+            right = _nearer(right, factor.right)
+        elif isinstance(factor, Padding | Dense) and factor.full:
+            continue
+        elif isinstance(factor, Padding | Lengths):
+            padding.append(factor)
+        elif isinstance(factor, Documents):
+            documents.append(factor)
+        else:
+            rest.append(factor)
+    offset = 0 if mask.offset is None else mask.offset
+    return Structure(left, right, offset, tuple(padding), tuple(documents), tuple(rest))
+
+
+def _nearer(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else min(one, other)
