@@ -24,7 +24,7 @@ def cache_of(batch: int = 1, length: int = 6, **options) -> KVCache:
 
 def seen(held, sample: int = 0) -> dict[int, float]:
     """Position -> key number, of what is not empty, and that values and keys belong together."""
-    stand = held.key_positions.expand(held.key.shape[0], -1)[sample]
+    stand = held.stand.key_positions.expand(held.key.shape[0], -1)[sample]
     numbers = held.key[sample, 0, :, 0]
     torch.testing.assert_close(held.value[sample, 0, stand >= 0, 0], numbers[stand >= 0] + 0.5, rtol=0, atol=0)
     return {int(p): float(n) for p, n in zip(stand, numbers) if p >= 0}
@@ -37,8 +37,8 @@ def test_tokens_come_back_in_order_for_any_chunking(chunks, grad):
     for size in chunks:
         with torch.set_grad_enabled(grad):
             held = cache.append(*tokens(2, *range(come, come + size)))
-        assert held.offset == come
-        assert held.query_positions.tolist() == [list(range(come, come + size))]
+        assert held.stand.offset == come
+        assert held.stand.query_positions.tolist() == [list(range(come, come + size))]
         come += size
         assert seen(held, 1) == {n: n for n in range(come)}
         assert cache.lengths.tolist() == [come, come]
@@ -56,7 +56,9 @@ def test_a_rolling_cache_shows_each_token_its_window_for_any_chunking(chunks, wi
     for size in chunks:
         numbers = range(come, come + size)
         with torch.set_grad_enabled(grad):
-            held = cache.append(*tokens(1, *numbers), torch.tensor([list(numbers)], dtype=torch.int64) if said else None)
+            held = cache.append(
+                *tokens(1, *numbers), torch.tensor([list(numbers)], dtype=torch.int64) if said else None
+            )
         visible = seen(held)
         for n in numbers:
             assert all(visible[p] == p for p in range(max(0, n - window + 1), n + 1))
@@ -70,7 +72,7 @@ def test_a_rolling_cache_keeps_the_latest_of_each_sample_and_no_padding():
     held = cache.append(*tokens(2, 9), torch.tensor([[5], [2]]))
     with torch.no_grad():
         again = cache.append(*tokens(2, 10))
-    assert seen(held, 0) == {2: 2, 3: 3, 4: 4, 5: 9}
+    assert seen(held, 0) == {3: 3, 4: 4, 5: 9}
     assert seen(held, 1) == {0: 0, 1: 1, 2: 9}
     assert seen(again, 0) == {4: 4, 5: 9, 6: 10}
     assert seen(again, 1) == {1: 1, 2: 9, 3: 10}
@@ -80,8 +82,8 @@ def test_each_sample_counts_on_from_its_own_last_token():
     cache = cache_of(batch=2, length=8)
     cache.append(*tokens(2, 0, 1, 2), torch.tensor([[-1, 0, 1], [0, 1, 2]]))
     held = cache.append(*tokens(2, 7, 8))
-    assert held.query_positions.tolist() == [[2, 3], [3, 4]]
-    assert held.offset is None
+    assert held.stand.query_positions.tolist() == [[2, 3], [3, 4]]
+    assert held.stand.offset is None
     assert seen(held, 0) == {0: 1, 1: 2, 2: 7, 3: 8}
     assert cache.lengths.tolist() == [4, 5]
 

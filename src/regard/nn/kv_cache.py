@@ -17,14 +17,20 @@ from torch import Tensor
 from regard.core.errors import CacheError, DtypeError, ShapeError
 
 
+class Stand(NamedTuple):
+    """Where the queries and keys of a call stand."""
+
+    query_positions: Tensor  # (1 or B, T): where the new tokens stand
+    key_positions: Tensor  # (1 or B, S): where the keys stand, -1 for an empty slot
+    offset: int | None  # not None: keys stand at 0 .. S - 1 and new token i at offset + i, in every sample
+
+
 class Cached(NamedTuple):
     """What a layer attends to after `KVCache.append`."""
 
     key: Tensor  # (B, H, S, D)
     value: Tensor  # (B, H, S, Dv)
-    query_positions: Tensor  # (1 or B, T): where the new tokens stand
-    key_positions: Tensor  # (1 or B, S): where the keys stand, -1 for an empty slot
-    offset: int | None  # not None: keys stand at 0 .. S - 1 and new token i at offset + i, in every sample
+    stand: Stand
 
 
 class KVCache:
@@ -46,7 +52,7 @@ class KVCache:
 
     >>> cache = KVCache(batch=1, num_kv_heads=2, length=8, head_dim=4)
     >>> held = cache.append(torch.ones(1, 2, 3, 4), torch.ones(1, 2, 3, 4))
-    >>> held.key.shape, held.key_positions
+    >>> held.key.shape, held.stand.key_positions
     (torch.Size([1, 2, 3, 4]), tensor([[0, 1, 2]]))
     """
 
@@ -98,6 +104,10 @@ class KVCache:
             return step + self.seen
         return step + self.positions.amax(dim=1, keepdim=True) + 1
 
+    def stand(self, tokens: int, positions: Tensor | None = None) -> Stand:
+        """Where the queries and keys of the next `append` will stand. Changes nothing; refuses what `append` refuses."""
+        return self._plan(tokens, positions)[0]
+
     def append(self, key: Tensor, value: Tensor, positions: Tensor | None = None) -> Cached:
         """Take in T tokens and return everything that they may attend to.
 
@@ -112,28 +122,17 @@ class KVCache:
             The keys and values so far with the new ones, and where all of them stand.
 
         Raises:
-            CacheError: The cache is full, or was made for another batch, head count or width.
+            CacheError: The cache is full, or was made for another batch, head count or width. It stays as it was.
             DtypeError: Keys or values of another dtype or device than the cache.
             ShapeError: `positions` is neither (B, T) nor (1, T), or does not increase.
         """
         self._check(key, value)
-        self._check_room(key.shape[2])
-        if positions is None:
-            positions = self.next_positions(key.shape[2])
-        else:
-            check_positions(positions, key.shape[0], key.shape[2])
-            positions = positions.to(self.positions).clamp_min(-1)
-            _check_order(positions)
-            if positions.shape[1] > 0:
-                self._make_room_for(positions)
-        if self.aligned and self.seen + key.shape[2] <= self.length:
-            held = self._append_in_order(key, value, positions)._replace(offset=self.seen)
-        elif self.rolling:
-            held = self._append_rolling(key, value, positions)
-        else:
-            held = self._append_in_order(key, value, positions)
-        self.seen += key.shape[2]
-        return held
+        tokens = key.shape[2]
+        stand, slots, self.positions = self._plan(tokens, positions)
+        held = self._write_in_order(key, value) if slots is None else self._write_rolling(key, value, slots)
+        self.aligned = self.aligned and positions is None
+        self.seen += tokens
+        return Cached(*held, stand)
 
     def reset(self) -> None:
         """Forget every token. The memory is kept, and what it holds is never seen again."""
@@ -162,62 +161,63 @@ class KVCache:
         kind = f"rolling, latest {self.length}" if self.rolling else f"{self.seen} of {self.length}"
         return f"KVCache({kind}; batch={B}, num_kv_heads={H}, head_dim={D}, value_dim={self.value.shape[3]}, {self.key.dtype})"
 
-    def _append_in_order(self, key: Tensor, value: Tensor, positions: Tensor) -> Cached:
-        end = self.seen + key.shape[2]
-        past = slice(0, self.seen)
-        new = slice(self.seen, end)
-        if torch.is_grad_enabled():  # a copy: the memory is overwritten later, which backward must not notice
-            held_key = torch.cat([self.key[:, :, past], key], dim=2)
-            held_value = torch.cat([self.value[:, :, past], value], dim=2)
+    def _plan(self, tokens: int, positions: Tensor | None) -> tuple[Stand, Tensor | None, Tensor]:
+        """Where everything will stand, the slots to write (1 or B, T) or None for the next free ones, and what
+        `self.positions` will be."""
+        self._check_room(tokens)
+        stored = self.positions
+        if positions is None:
+            new = self.next_positions(tokens)
         else:
-            held_key, held_value = self.key[:, :, :end], self.value[:, :, :end]
-        self._share_or_split(positions)
+            check_positions(positions, self.batch, tokens)
+            new = positions.to(stored).clamp_min(-1)
+            _check_order(new)
+            stored = _drop_from(stored, new)
+        rows = max(stored.shape[0], new.shape[0])
+        stored, new = stored.expand(rows, -1), new.expand(rows, -1)
+        in_order = not self.rolling or (self.aligned and positions is None and self.seen + tokens <= self.length)
+        if in_order:
+            after = torch.cat([stored[:, : self.seen], new, stored[:, self.seen + tokens :]], dim=1)
+            offset = self.seen if self.aligned and positions is None else None
+            return Stand(new, after[:, : self.seen + tokens], offset), None, after
+        slots, kept = self._slots(new)
+        after = stored.scatter(1, slots, kept)
+        ring = after if tokens == 1 else torch.cat([stored[:, : self.length], new], dim=1)
+        return Stand(new, ring[:, : self.length + tokens - (tokens == 1)], None), slots, after
+
+    def _slots(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Position p goes to slot p % L; padding, and what is L or more before the newest, to the slot nobody reads.
+
+        Returns:
+            (1 or B, T) twice: the slot of each token, and the position to note there.
+        """
+        if positions.shape[1] == 0:
+            return positions, positions
+        keep = (positions >= 0) & (positions > positions.amax(dim=1, keepdim=True) - self.length)
+        return torch.where(keep, positions.remainder(self.length), self.length), torch.where(keep, positions, -1)
+
+    def _write_in_order(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        end = self.seen + key.shape[2]
+        past, new = slice(0, self.seen), slice(self.seen, end)
         self.key[:, :, new] = key.detach()
         self.value[:, :, new] = value.detach()
-        self.positions[:, new] = positions
-        return Cached(held_key, held_value, positions, self.positions[:, :end].clone(), None)
+        if torch.is_grad_enabled():  # a copy: the memory is overwritten later, which backward must not notice
+            held_key = torch.cat([self.key[:, :, past], key], dim=2)
+            return held_key, torch.cat([self.value[:, :, past], value], dim=2)
+        return self.key[:, :, :end], self.value[:, :, :end]
 
-    def _append_rolling(self, key: Tensor, value: Tensor, positions: Tensor) -> Cached:
-        if key.shape[2] == 1 and not torch.is_grad_enabled():  # what is overwritten is L positions away: out of sight
-            self._write_rolling(key, value, positions)
-            ring = slice(0, self.length)
-            return Cached(
-                self.key[:, :, ring], self.value[:, :, ring], positions, self.positions[:, ring].clone(), None
-            )
-        ring = slice(0, self.length)
-        held_key = torch.cat([self.key[:, :, ring], key], dim=2)
-        held_value = torch.cat([self.value[:, :, ring], value], dim=2)
-        rows = max(self.positions.shape[0], positions.shape[0])
-        stand = torch.cat([self.positions[:, ring].expand(rows, -1), positions.expand(rows, -1)], dim=1)
-        self._write_rolling(key, value, positions)
-        return Cached(held_key, held_value, positions, stand, None)
-
-    def _write_rolling(self, key: Tensor, value: Tensor, positions: Tensor) -> None:
-        """Position p goes to slot p % L; what is padding, or L before the newest, goes to the slot that nobody reads."""
-        if positions.shape[1] == 0:
-            return
-        self._share_or_split(positions)
-        positions = positions.expand(self.positions.shape[0], -1)
-        keep = (positions >= 0) & (positions > positions.amax(dim=1, keepdim=True) - self.length)  # (1 or B, T)
-        slots = torch.where(keep, positions.remainder(self.length), self.length)
-        if slots.shape[0] == 1:
-            self.key.index_copy_(2, slots[0], key.detach())
-            self.value.index_copy_(2, slots[0], value.detach())
-        else:
-            self.key.scatter_(2, slots[:, None, :, None].expand_as(key), key.detach())
-            self.value.scatter_(2, slots[:, None, :, None].expand_as(value), value.detach())
-        self.positions.scatter_(1, slots, torch.where(keep, positions, -1))
-
-    def _make_room_for(self, positions: Tensor) -> None:
-        """Positions from outside: from here on each slot is asked where it stands, and what comes later is dropped."""
-        far = torch.iinfo(positions.dtype).max
-        first = torch.where(positions < 0, far, positions).amin(dim=1, keepdim=True)  # (1 or B, 1)
-        self.aligned = False
-        self.positions = torch.where(self.positions >= first, -1, self.positions)
-
-    def _share_or_split(self, positions: Tensor) -> None:
-        if positions.shape[0] > self.positions.shape[0]:
-            self.positions = self.positions.expand(positions.shape[0], -1).contiguous()
+    def _write_rolling(self, key: Tensor, value: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
+        held = []
+        for memory, new in ((self.key, key), (self.value, value)):
+            index = slots[:, None, :, None].expand_as(new)
+            if new.shape[2] != 1:  # the first of several tokens still sees what the last of them displaces
+                held.append(torch.cat([memory[:, :, : self.length], new], dim=2))
+            elif torch.is_grad_enabled():
+                held.append(memory.scatter(2, index, new)[:, :, : self.length])
+            else:
+                held.append(memory[:, :, : self.length])
+            memory.scatter_(2, index, new.detach())
+        return held[0], held[1]
 
     def _check_room(self, tokens: int) -> None:
         end = self.seen + tokens
@@ -266,6 +266,14 @@ def check_positions(positions: Tensor, batch: int, tokens: int) -> None:
             f"positions have shape {tuple(positions.shape)}; {batch} sequences of {tokens} tokens need "
             f"({batch}, {tokens}), or (1, {tokens}) where all stand alike"
         )
+
+
+def _drop_from(stored: Tensor, new: Tensor) -> Tensor:
+    """`stored` (1 or B, slots) with -1 for what stands at or after the first real position of `new` (1 or B, T)."""
+    if new.shape[1] == 0:
+        return stored
+    first = torch.where(new < 0, torch.iinfo(new.dtype).max, new).amin(dim=1, keepdim=True)
+    return torch.where(stored >= first, -1, stored)
 
 
 def _check_order(positions: Tensor) -> None:
