@@ -1,0 +1,104 @@
+"""What the author says: polarity, causality and kind of gate, read from names and docstrings, always quoted in a finding."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+KEEP = r"keep|kept|real|attend(ed|s)?( to)?|valid|visible|allowed?|participat\w*|seen?|take part|not (masked|pad\w*|ignored)|unmasked|use[ds]?|present|token|active|exist"
+DROP = r"ignor\w*|pad(ding|ded|s)?|mask(ed)?( out)?|hid(e|den|es)|drop(ped)?|not (attend\w*|allowed|visible|valid)|block(ed)?|exclud\w*|disallow\w*|invalid|skip(ped)?"
+TRUE = r"(true|1|ones?|non-?zero)s?"
+FALSE = r"(false|0|zeros?)"
+LINK = r"\s*(=+>?|:|->|→|means?|for|indicates?|marks?|at|where|are|is|on|if)\s*(a |the |to be |positions? (that |to )?(are |is |be )?|(keys?|tokens?|elements?|entries|values?) (that )?(are |is |to be |to )?)*"
+
+FIXED = {  # names whose meaning torch or Hugging Face fixes
+    "key_padding_mask": ("drop", "torch: True in key_padding_mask means ignore"),
+    "src_key_padding_mask": ("drop", "torch: True in src_key_padding_mask means ignore"),
+    "tgt_key_padding_mask": ("drop", "torch: True in tgt_key_padding_mask means ignore"),
+    "memory_key_padding_mask": ("drop", "torch: True in memory_key_padding_mask means ignore"),
+    "attention_mask": ("keep", "Hugging Face: 1 in attention_mask means attend"),
+    "encoder_attention_mask": ("keep", "Hugging Face: 1 in encoder_attention_mask means attend"),
+}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The texts of one subject: its class name, its docstrings, its source."""
+
+    name: str
+    doc: str
+    source: str
+    attributes: tuple[str, ...] = ()
+
+    def polarity(self, parameter: str) -> tuple[str | None, str]:
+        """("keep" | "drop" | None, the words that say so) for a mask parameter."""
+        said = _said_polarity(self.doc, parameter)
+        if said[0] is not None:
+            return said
+        return FIXED.get(parameter, (None, ""))
+
+    def says(self, pattern: str, *, where: str = "name doc") -> str | None:
+        """The first match of a pattern in the name, the docstrings or the source."""
+        for place in where.split():
+            found = re.search(pattern, getattr(self, place), re.IGNORECASE)
+            if found:
+                return found.group(0)
+        return None
+
+    def number(self, names: str) -> int | None:
+        """The integer attribute whose name matches, from "name=value" pairs."""
+        for pair in self.attributes:
+            name, _, value = pair.partition("=")
+            if re.fullmatch(names, name) and re.fullmatch(r"\d+", value):
+                return int(value)
+        return None
+
+
+def read_evidence(obj: Any) -> Evidence:
+    """Docstrings of the class, its forward and its file's class, and its plain attributes."""
+    cls = type(obj) if isinstance(obj, nn.Module) else obj
+    function = obj.forward if isinstance(obj, nn.Module) else obj
+    docs = [getattr(cls, "__doc__", "") or "", getattr(function, "__doc__", "") or ""]
+    if isinstance(obj, nn.Module):
+        docs = [d for d in docs if d and d != nn.Module.__doc__]
+        docs.append(getattr(cls.__init__, "__doc__", "") or "")
+    attributes = []
+    for part in obj.modules() if isinstance(obj, nn.Module) else ():
+        for name, value in vars(part).items():
+            if isinstance(value, (int, float, bool, str)) and not name.startswith("_") and name != "training":
+                attributes.append(f"{name}={value}")
+    return Evidence(getattr(cls, "__name__", "function"), "\n".join(docs), _source(cls), tuple(attributes))
+
+
+def _source(cls: Any) -> str:
+    try:
+        return inspect.getsource(cls)
+    except (OSError, TypeError):
+        return ""
+
+
+def _said_polarity(doc: str, parameter: str) -> tuple[str | None, str]:
+    """Look in the sentence that names the parameter, then in all of the text if it has one parameter's worth of masks."""
+    for chunk in _chunks(doc, parameter):
+        for truth, words, meaning in ((TRUE, KEEP, "keep"), (TRUE, DROP, "drop"), (FALSE, DROP, "keep"), (FALSE, KEEP, "drop")):
+            found = re.search(rf"\b{truth}{LINK}(?P<w>{words})", chunk, re.IGNORECASE)
+            if found and not (meaning == "keep" and truth == TRUE and re.search(rf"\b{TRUE}{LINK}({DROP})\b", found.group(0), re.IGNORECASE)):
+                return meaning, found.group(0).strip()
+    return None, ""
+
+
+def _chunks(doc: str, parameter: str) -> list[str]:
+    lines = [line.strip() for line in doc.splitlines()]
+    out = []
+    for i, line in enumerate(lines):
+        at = re.search(rf"\b{re.escape(parameter)}\b", line)
+        if at:
+            rest = line[at.start() :]
+            out += [re.split(r";|(?<=[.])\s", rest)[0], rest, " ".join([rest, *lines[i + 1 : i + 3]])]
+    if re.search(r"\bmask", doc, re.IGNORECASE) or out:
+        out.append(" ".join(lines))
+    return out

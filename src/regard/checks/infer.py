@@ -1,0 +1,214 @@
+"""How to call a subject, found by trying: streams, layout, widths, lengths, and where the main output is."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.checks import sizes
+from regard.checks.call import Call, Source
+from regard.checks.layout import Layout, output_layout
+from regard.checks.shape_names import layout_hint
+from regard.checks.plan import Signature, cross_plans, fixed_arguments, read_signature, stream_plans
+from regard.checks.subject import Subject, describe_error
+
+SECONDS = 20.0  # for finding one call
+BATCHES = (3, 2, 1)
+KERNEL_HEADS = 4
+
+
+class NotCallable(Exception):
+    """No way to call the subject was found; the text holds the likeliest error."""
+
+
+def infer_call(subject: Subject, signature: Signature | None = None) -> Call:
+    """The first plan that runs and gives a float tensor.
+
+    Raises:
+        NotCallable: with the error of the likeliest plan.
+    """
+    signature = signature or read_signature(subject.forward)
+    errors: list[str] = []
+    for plan in stream_plans(signature):
+        call = _try_plan(subject, signature, plan, errors)
+        if call is not None:
+            return call
+    for plan in cross_plans(signature):  # an argument may be optional in name only
+        call = _try_plan(subject, signature, plan, errors)
+        if call is not None:
+            return call
+    first = errors[0] if errors else "it takes no tensor argument that we could find"
+    raise NotCallable(f"{first} ({len(errors)} attempts)")
+
+
+def infer_cross(subject: Subject, signature: Signature, primary: Call) -> Call | None:
+    """A second way to call it, with a separate context, where there is one."""
+    if primary.is_cross:
+        return None
+    plans = [p for p in stream_plans(signature) if len(set(p.values())) > 1] + cross_plans(signature)
+    for plan in plans:
+        call = _try_plan(subject, signature, plan, [], like=primary)
+        if call is not None:
+            return call
+    return None
+
+
+def _try_plan(subject: Subject, signature: Signature, plan: dict[str, str], errors: list[str], like: Call | None = None) -> Call | None:
+    start = time.monotonic()
+    hint = layout_hint(subject.forward, next(iter(plan)))
+    for sources in _source_candidates(subject.pristine, plan, like, hint):
+        if time.monotonic() - start > SECONDS:
+            return None
+        call = attempt(subject, signature, plan, sources, errors)
+        if call is not None:
+            return call
+    return None
+
+
+def attempt(subject: Subject, signature: Signature, plan: dict[str, str], sources: dict[str, Source], errors: list[str]) -> Call | None:
+    """The call with these sources if it runs, else None (its error is appended)."""
+    query = next((s for s in ("query", "x") if s in sources), next(iter(sources)))
+    fixed = fixed_arguments(signature, sources[query].grid)
+    call = Call(sources, plan, fixed, query=query)
+    generator = torch.Generator().manual_seed(1)
+    tokens = {n: s.sample(generator) for n, s in sources.items()}
+    try:
+        raw = subject.call(call.lay_out(tokens, subject.dtype), module=_throwaway(subject))
+    except Exception as error:
+        errors.append(describe_error(error))
+        return None
+    found = main_tensor(raw, sources[query], sources[call.keys])
+    if found is None:
+        errors.append(f"it returned {type(raw).__name__} without a float tensor of {sources[query].batch} items")
+        return None
+    path, layout, follows = found
+    return call.but(output=path, output_layout=layout, follows=follows)
+
+
+def _throwaway(subject: Subject) -> Any:
+    return subject.instance(fresh=True)
+
+
+def _source_candidates(module: Any, plan: dict[str, str], like: Call | None, hint: str | None) -> Iterator[dict[str, Source]]:
+    names = list(dict.fromkeys(plan.values()))
+    if like is not None and names != ["x"]:
+        base = like.sources[like.query]
+        for other in _other_lengths(base):
+            for width in dict.fromkeys([base.width, *sizes.widths(module)]):
+                context = Source(base.layout, base.batch, other, width, base.heads)
+                yield {names[0]: base, names[1]: context}
+        return
+    vocabulary = sizes.vocabulary(module)
+    for layout, batch in itertools.product(layouts(module, plan, hint), BATCHES):
+        if layout.axes == "BL" and vocabulary is None:
+            continue
+        for grid in _grids(module, layout):
+            for width in _widths(module, layout, names, grid):
+                if len(grid) > 1 and width in grid:
+                    continue  # an axis could be taken for another
+                yield from _with_context(module, names, layout, batch, grid, width, vocabulary)
+
+
+def _with_context(module: Any, names: list[str], layout: Layout, batch: int, grid: tuple[int, ...], width: int, vocabulary: int | None) -> Iterator[dict[str, Source]]:
+    heads = KERNEL_HEADS if "K" in layout.axes else 1
+    source = Source(layout, batch, grid, width, heads, vocabulary if layout.axes == "BL" else None)
+    if len(names) == 1:
+        yield {names[0]: source}
+        return
+    for other in _other_lengths(source):
+        yield {names[0]: source, names[1]: Source(layout, batch, other, width, heads, source.vocabulary)}
+    for w in sizes.widths(module)[:4]:
+        if w != width and isinstance(module, nn.Module):
+            yield {names[0]: source, names[1]: Source(layout, batch, _other_lengths(source)[0], w, heads)}
+
+
+def _other_lengths(source: Source) -> list[tuple[int, ...]]:
+    if len(source.grid) == 1:
+        return [(source.grid[0] + 2,), source.grid]
+    return [source.grid]
+
+
+def layouts(module: Any, plan: dict[str, str], hint: str | None = None) -> list[Layout]:
+    """Layouts to try: what the author's own axis names say, then by the kind of layers and the names of the streams."""
+    parts = list(module.modules()) if isinstance(module, nn.Module) else []
+    conv2 = any(isinstance(m, (nn.Conv2d, nn.BatchNorm2d, nn.AdaptiveAvgPool2d, nn.AvgPool2d, nn.AdaptiveMaxPool2d)) for m in parts)
+    linear = any(isinstance(m, (nn.Linear, nn.MultiheadAttention)) for m in parts)
+    conv1 = any(isinstance(m, (nn.Conv1d, nn.BatchNorm1d)) for m in parts)
+    parameters = any(True for m in parts for _ in m.parameters(recurse=False))
+    if parts and isinstance(next((m for m in parts if next(m.parameters(recurse=False), None) is not None), None), nn.Embedding):
+        order = ["BL", "BLD", "BDHW"]
+    elif conv2:
+        order = ["BDHW", "BLD", "BHWD", "BDL"]
+    elif conv1 and not linear:
+        order = ["BDL", "BDHW", "BLD", "BHWD"]
+    elif linear or parameters:
+        order = ["BLD", "BHWD", "BDHW", "BDL", "BKLD", "LD"]
+    elif len(plan) >= 2:
+        order = ["BKLD", "BLD", "BDHW", "LD"]
+    else:
+        order = ["BDHW", "BLD", "BKLD", "BHWD", "LD"]
+    tail = ["BDTHW", "BTHWD", "BTLD"]
+    return [Layout(axes) for axes in dict.fromkeys([*([hint] if hint else []), *order, "BL", *tail])]
+
+
+def _grids(module: Any, layout: Layout) -> list[tuple[int, ...]]:
+    directions = len(layout.token_axes)
+    if directions == 1:
+        return [(n,) for n in sizes.lengths(module)]
+    if directions == 2:
+        return list(sizes.grids(module)[:24])
+    return [(2, 4, 6), (4, 8, 8), (8, 7, 7)]
+
+
+def _widths(module: Any, layout: Layout, names: list[str], grid: tuple[int, ...]) -> list[int]:
+    if layout.axes == "BL":
+        return [1]
+    first = [20, 12, 8] if grid in ((sizes.LENGTHS[0],), sizes.GRIDS[0]) else []
+    if "K" in layout.axes:
+        return list(dict.fromkeys([8, *sizes.widths(module)]))
+    return list(dict.fromkeys([*first, *sizes.widths(module)]))
+
+
+def main_tensor(raw: Any, query: Source, keys: Source) -> tuple[tuple[Any, ...], Layout, bool] | None:
+    """Path, layout and "follows the query" of the main output: the first float tensor with the batch that is no weight map."""
+    rest: list[tuple[tuple[Any, ...], Layout, bool]] = []
+    for path, tensor in float_tensors(raw):
+        if looks_like_weights(tensor, keys.tokens) and tensor.shape[-1] != query.width:
+            continue
+        layout = output_layout(tuple(tensor.shape), query.layout, query.batch, query.grid)
+        if layout is not None:
+            return path, layout, True
+        if tensor.ndim >= 2 and tensor.shape[0] == query.batch and query.layout.batched:
+            axes = {2: "BD", 3: "BLD", 4: "BLHD", 5: "BTHWD"}.get(tensor.ndim)
+            if axes:
+                rest.append((path, Layout(axes), False))
+    return rest[0] if rest else None
+
+
+def float_tensors(raw: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Tensor]]:
+    """Every floating tensor in a nest of tuples, lists, dicts and dataclasses, with the keys that lead to it."""
+    if isinstance(raw, Tensor):
+        if raw.is_floating_point() or raw.is_complex():
+            yield path, raw
+    elif isinstance(raw, dict):
+        for key, value in raw.items():
+            yield from float_tensors(value, (*path, key))
+    elif isinstance(raw, (tuple, list)):
+        for i, value in enumerate(raw):
+            yield from float_tensors(value, (*path, i))
+    elif hasattr(raw, "__dataclass_fields__"):
+        for key in raw.__dataclass_fields__:
+            yield from float_tensors(getattr(raw, key), (*path, key))
+
+
+def looks_like_weights(tensor: Tensor, keys: int) -> bool:
+    """Non-negative, one entry per key on the last axis, rows that sum to one."""
+    if tensor.ndim < 2 or tensor.shape[-1] != keys or tensor.is_complex():
+        return False
+    values = tensor.detach()
+    return bool((values >= 0).all()) and bool(((values.sum(-1) - 1).abs() < 1e-3).all())

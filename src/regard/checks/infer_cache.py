@@ -1,0 +1,178 @@
+"""How a subject keeps keys and values between calls: handed back, filled in place, held inside, or a slot buffer with a position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.checks.call import Call
+from regard.checks.case import Batch, Case
+from regard.checks.subject import as_dtype, clone, invoke, untouched_globals
+
+RESET = ("reset", "reset_cache", "clear", "clear_cache", "empty_cache", "reset_kv_cache", "reset_state", "flush", "new_sequence", "start")
+MAKERS = ("new_cache", "make_cache", "init_cache", "allocate_cache", "create_cache", "init_state", "empty_cache", "setup_cache", "setup_caches", "get_empty_state")
+
+
+@dataclass
+class CacheUse:
+    """style: "returned" (fed in as `parameter`, new one at `path` of the result), "filled" (a dict, list or object that
+    the call fills), "internal" (kept by the module), "slots" (kept inside, position given as `position`)."""
+
+    style: str
+    parameter: str | None = None
+    path: tuple[Any, ...] = ()
+    make: Callable[[], Any] | None = None
+    reset: str | None = None
+    position: str | None = None
+    options: dict[str, Any] | None = None
+
+    def describe(self) -> dict[str, Any]:
+        return {"style": self.style, "argument": self.parameter, "reset": self.reset, "position": self.position}
+
+
+def infer_cache(case: Case) -> CacheUse | None:
+    """The first style under which a second chunk reacts to the first."""
+    if case.call.sources[case.call.query].layout.axes not in ("BLD", "LBD", "BL", "BKLD", "BDL"):
+        return None
+    for use in _candidates(case):
+        try:
+            if _remembers(case, use):
+                return use
+        except Exception:  # this style does not fit; the next is tried
+            continue
+    return None
+
+
+def _candidates(case: Case) -> list[CacheUse]:
+    signature = case.signature
+    flags = {n: True for n in signature.options if n in signature.cache_options or n in ("use_cache", "return_cache")}
+    flags |= {n: True for n in signature.cache_options if n not in flags}
+    position = signature.cache_positions[0] if signature.cache_positions else None
+    out = []
+    for parameter in signature.caches:
+        for options in ({}, flags) if flags else ({},):
+            maker = _maker(case)
+            out.append(CacheUse("returned", parameter, options=options, position=position))
+            for make in (dict, list, *maker, _dynamic):
+                out.append(CacheUse("filled", parameter, make=make, options=options, position=position))
+    if case.subject.stateful or any(hasattr(case.subject.pristine, r) for r in RESET):
+        out.append(CacheUse("internal", reset=_reset(case), options=flags, position=position))
+        out.append(CacheUse("internal", reset=_reset(case), options={}, position=position))
+    elif position or flags:
+        out.append(CacheUse("slots", options=flags, position=position, reset=_reset(case)))
+    return out
+
+
+def _reset(case: Case) -> str | None:
+    return next((r for r in RESET if callable(getattr(case.subject.pristine, r, None))), None)
+
+
+def _maker(case: Case) -> list[Callable[[], Any]]:
+    def make(name: str) -> Callable[[], Any]:
+        def call() -> Any:
+            batch = case.call.sources[case.call.query].batch
+            return getattr(case.subject.instance(), name)(batch, 64)
+
+        return call
+
+    return [make(n) for n in MAKERS if callable(getattr(case.subject.pristine, n, None))]
+
+
+def _dynamic() -> Any:
+    from transformers import DynamicCache
+
+    return DynamicCache()
+
+
+@dataclass
+class Stream:
+    """A subject in the middle of a sequence: `feed` gives the output of the next chunk."""
+
+    case: Case
+    use: CacheUse
+    call: Call
+    module: Any
+    state: Any = None
+    position: int = 0
+
+    def feed(self, chunk: Batch, extra: dict[str, Any] | None = None) -> Tensor:
+        case, use = self.case, self.use
+        kwargs = self.call.lay_out(chunk, case.subject.dtype)
+        kwargs |= use.options or {}
+        kwargs |= extra or {}
+        if use.parameter is not None and (self.state is not None or use.style == "filled"):
+            kwargs[use.parameter] = self.state
+        if use.position is not None:
+            kwargs[use.position] = self.position
+        with untouched_globals(case.seed), torch.no_grad():
+            raw = invoke(self.module, {k: v if k == use.parameter else clone(v) for k, v in kwargs.items()})
+        if use.style == "returned":
+            self.state = _at(raw, use.path or _cache_path(raw, self.call))
+        self.position += chunk[self.call.query].shape[1]
+        return self.call.main_output(raw)
+
+    def reset(self) -> None:
+        """Begin another sequence the way the author offers: the reset method, or no cache."""
+        self.state = self.use.make() if self.use.style == "filled" and self.use.make else None
+        self.position = 0
+        if self.use.reset is not None:
+            getattr(self.module, self.use.reset)()
+
+
+def open_stream(case: Case, use: CacheUse | None = None) -> Stream:
+    """A stream with an empty cache on a copy of the subject."""
+    use = use or case.cache
+    module = case.subject.instance(fresh=True)
+    stream = Stream(case, use, case.call, module)
+    if use.style == "filled":
+        stream.state = use.make()
+        if isinstance(stream.state, nn.Module):
+            as_dtype(stream.state, case.subject.dtype)
+    return stream
+
+
+def chunks(batch: Batch, sizes: list[int]) -> list[Batch]:
+    """The tokens cut along the sequence."""
+    out, at = [], 0
+    for n in sizes:
+        out.append({k: x[:, at : at + n] for k, x in batch.items()})
+        at += n
+    return out
+
+
+def _remembers(case: Case, use: CacheUse) -> bool:
+    """Does the second chunk react to the first, and does it run with a first chunk of several tokens?"""
+    batch = case.sample(5)
+    first, second = chunks(batch, [3, 1])
+    other = {k: x + 0.5 if x.is_floating_point() else (x + 1) % max(int(x.max()), 2) for k, x in first.items()}
+    outs = []
+    for start in (first, other):
+        stream = open_stream(case, use)
+        stream.feed(start)
+        outs.append(stream.feed(second))
+    return case.difference(*outs) > case.tolerance
+
+
+def _cache_path(raw: Any, call: Call) -> tuple[Any, ...]:
+    """Where the new cache is: the last element of a tuple that is not the main output, or a field named for it."""
+    if isinstance(raw, dict) or hasattr(raw, "__dataclass_fields__"):
+        names = list(raw) if isinstance(raw, dict) else list(raw.__dataclass_fields__)
+        hit = [n for n in names if any(w in str(n) for w in ("past", "cache", "state", "kv"))]
+        if hit:
+            return (hit[0],)
+    if isinstance(raw, (tuple, list)) and len(raw) > 1:
+        skip = call.output[0] if call.output else 0
+        order = [i for i in reversed(range(len(raw))) if i != skip]
+        nested = [i for i in order if not isinstance(raw[i], Tensor) and raw[i] is not None]
+        return ((nested or order)[0],)
+    raise ValueError("no cache among what was returned")
+
+
+def _at(raw: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        raw = raw[key] if not isinstance(key, str) or isinstance(raw, dict) else getattr(raw, key)
+    return raw

@@ -1,0 +1,187 @@
+"""What a mask argument wants: every shape, dtype and polarity is tried; the one that hides, and hides only that, is taken.
+
+When none does, the encoding that the author's words or a name of fixed meaning ask for is kept, so that the rules can say
+what goes wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.checks.call import Call
+from regard.checks.case import Batch, Case
+from regard.checks.influence import replace_token
+from regard.checks.mask_use import SHAPES, MaskUse, encodings
+from regard.checks.subject import describe_error
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One encoding tried: does it run, change anything, leak hidden keys, keep visible ones, and equal no mask when all is kept?"""
+
+    use: MaskUse
+    leak: float
+    changes: bool
+    visible: bool
+    neutral: bool
+
+    @property
+    def works(self) -> bool:
+        return self.leak <= 1.0 and self.changes and self.visible and self.neutral
+
+
+def infer_masks(case: Case) -> list[MaskUse]:
+    """How each mask argument is filled. Arguments for which nothing runs are left out, with a note."""
+    found = []
+    names = [*case.signature.masks, *(n for n in case.signature.positions if "bias" in n and "mask" not in n), *case.signature.lengths]
+    if case.design.mask_argument and case.design.mask_argument not in names:
+        names.append(case.design.mask_argument)
+    for name in names:
+        call = _call_for(case, name)
+        use = infer_mask(case, name, call)
+        if use is not None:
+            found.append(use)
+    return found
+
+
+def _call_for(case: Case, name: str) -> Call:
+    """Masks of a context need the call that has one."""
+    if case.cross is not None and any(w in name for w in ("context", "memory", "encoder", "cross", "kv", "src_mask", "v_mask", "k_mask")):
+        return case.cross
+    return case.call
+
+
+def infer_mask(case: Case, name: str, call: Call) -> MaskUse | None:
+    polarity, said = case.design.mask_polarity, "the design"
+    if polarity is None or name != case.design.mask_argument:
+        polarity, said = case.evidence.polarity(name)
+    trials: list[Trial] = []
+    errors: list[str] = []
+    for source in _streams(case, call, name):
+        for use in _options(case, name, source):
+            trial = _try(case, call, use, errors)
+            if trial is None:
+                continue
+            trials.append(trial)
+            agrees = polarity is None or use.dtype == "additive" or use.polarity == polarity
+            if trial.works and agrees:
+                return _chosen(trial, polarity, said)
+    if not trials:
+        case.notes.append(f"{name}: no mask that we tried was accepted ({errors[0] if errors else 'nothing tried'})")
+        return None
+    return _chosen(_best(trials, polarity, name), polarity, said)
+
+
+def _streams(case: Case, call: Call, name: str) -> list[str]:
+    """Which stream a mask hides, the likeliest first."""
+    if not call.is_cross:
+        return [call.query]
+    on = case.design.mask.get("on") if isinstance(case.design.mask, dict) and name == case.design.mask_argument else None
+    if on == "query":
+        return [call.query]
+    first = call.keys
+    return [first, call.query]
+
+
+def _options(case: Case, name: str, source: str) -> list[MaskUse]:
+    heads = case.evidence.number(r"(n|num|nb)?_?heads?|h|nhead|n_h|n|heads_?\w*") or 1
+    if name in case.signature.lengths:
+        return [MaskUse(name, source, "lengths", "int", "keep")]
+    options = list(encodings(name, source, heads))
+    if isinstance(case.design.mask, dict) and name == case.design.mask_argument:
+        dtype = {"bool": "bool", "long": "int", "int": "int", "uint8": "int", "float": "float", "additive": "additive"}.get(str(case.design.mask.get("dtype", "bool")), "bool")
+        options = [o for o in options if o.dtype == dtype] or options
+    polarity = case.evidence.polarity(name)[0]
+    return sorted(options, key=lambda o: _dtype_rank(case, name, o, polarity))
+
+
+def _dtype_rank(case: Case, name: str, use: MaskUse, polarity: str | None) -> tuple[int, int]:
+    """Usual shapes first; within a shape the dtype that the words name."""
+    said = case.evidence.says(rf"{name}\W+(\w+\W+){{0,3}}?(bool|float|int|long|additive)")
+    dtype = next((d for w, d in (("bool", "bool"), ("float", "float"), ("int", "int"), ("long", "int"), ("additive", "additive")) if said and said.lower().endswith(w)), None)
+    return (SHAPES.index(use.shape), (0 if use.dtype == dtype else 1) * 2 + (0 if polarity in (None, use.polarity) else 1))
+
+
+def pattern(batch: int, keys: int) -> Tensor:
+    """(B, S): item 0 hides an inner key and the last, the others other inner keys; the first key always stays."""
+    keep = torch.ones(batch, keys, dtype=torch.bool)
+    keep[0, [2 % keys or 1, keys - 1]] = False
+    for b in range(1, batch):
+        keep[b, (keys - 1 - b) % keys or 1] = False
+    return keep
+
+
+def _try(case: Case, call: Call, use: MaskUse, errors: list[str]) -> Trial | None:
+    batch = case.sample(1, call=call)
+    keep = pattern(*batch[use.source].shape[:2])
+    if use.shape in ("TS", "S", "HTS", "BHTS"):
+        keep = keep[:1].expand_as(keep).contiguous() if use.shape in ("TS", "S") else keep
+    if use.shape == "lengths":
+        keep = torch.arange(keep.shape[1])[None] < (keep.shape[1] - torch.arange(keep.shape[0]) % 3)[:, None]
+    try:
+        none = case.run(batch, call=call)
+        some = masked(case, call, use, batch, keep)
+        every = masked(case, call, use, batch, torch.ones_like(keep))
+        leak = _leak(case, call, use, batch, keep, some)
+        visible = _visible(case, call, use, batch, keep, some)
+    except Exception as error:
+        errors.append(describe_error(error))
+        return None
+    return Trial(use, leak / case.tolerance, case.difference(some, none) > case.tolerance, visible, case.difference(every, none) <= case.tolerance)
+
+
+def masked(case: Case, call: Call, use: MaskUse, batch: Batch, keep: Tensor, **how: Any) -> Tensor:
+    """The output with this mask."""
+    queries = batch[call.query].shape[1]
+    return case.run(batch, call=call, extra={use.parameter: use.encode(keep, queries, how.get("dtype") or case.subject.dtype)}, **how)
+
+
+def real_rows(call: Call, use: MaskUse, keep: Tensor, out: Tensor) -> Tensor:
+    """(B, M) bool: the output rows that count. Rows of hidden tokens of a self-attention do not."""
+    if call.follows and use.source == call.query and out.shape[1] == keep.shape[1]:
+        return keep
+    return torch.ones(out.shape[:2], dtype=torch.bool)
+
+
+def _leak(case: Case, call: Call, use: MaskUse, batch: Batch, keep: Tensor, out: Tensor) -> float:
+    worst = 0.0
+    for size in (1.0, 5.0):
+        moved = {n: x.clone() for n, x in batch.items()}
+        for b, s in (~keep).nonzero().tolist():
+            replace_token(moved[use.source], b, s, number=b * 50 + s, size=size)
+        rows = real_rows(call, use, keep, out)
+        worst = max(worst, case.difference(masked(case, call, use, moved, keep)[rows], out[rows]))
+    return worst
+
+
+def _visible(case: Case, call: Call, use: MaskUse, batch: Batch, keep: Tensor, out: Tensor) -> bool:
+    """Every item has a kept key (not the row's own) that still matters."""
+    for b in range(keep.shape[0]):
+        moved = {n: x.clone() for n, x in batch.items()}
+        replace_token(moved[use.source], b, 0, number=77 + b)
+        change = (masked(case, call, use, moved, keep)[b] - out[b]).abs().amax(-1)
+        rows = real_rows(call, use, keep, out)[b].clone()
+        if rows.shape[0] > 1:
+            rows[0] = False
+        if not bool((change[rows] > case.tolerance * max(float(out[b].abs().nan_to_num(0).max()), 1e-12)).any()):
+            return False
+    return True
+
+
+def _best(trials: list[Trial], polarity: str | None, name: str) -> Trial:
+    """One that works; else the first usual encoding that changes anything; additive only when nothing else runs."""
+    agreeing = [t for t in trials if polarity is None or t.use.dtype == "additive" or t.use.polarity == polarity] or trials
+    for wanted in (lambda t: t.works, lambda t: t.changes and t.use.dtype != "additive", lambda t: t.use.dtype != "additive"):
+        for trial in agreeing:
+            if wanted(trial):
+                return trial
+    return agreeing[0]
+
+
+def _chosen(trial: Trial, polarity: str | None, said: str) -> MaskUse:
+    said = said if polarity is not None and trial.use.dtype != "additive" else ""
+    return replace(trial.use, works=trial.works, said=said, changes=trial.changes)

@@ -1,0 +1,180 @@
+"""From a forward signature to plans: which parameters are streams, which are masks, caches, positions and options."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.checks.roles import call_role
+
+NOT_STREAMS = {
+    "mask", "lengths", "cache", "cache_position", "cache_option", "positions", "return_option", "path_option", "causal_option", "bias", "grid",
+}  # fmt: skip
+SIZE_NAMES = {"h": 0, "height": 0, "w": 1, "width": 1, "d": None}
+
+
+@dataclass
+class Signature:
+    """The parameters of a call, sorted by what they are for."""
+
+    streams: list[str] = field(default_factory=list)  # required tensors
+    extra_streams: list[str] = field(default_factory=list)  # optional tensors: context, key, value, memory
+    masks: list[str] = field(default_factory=list)
+    lengths: list[str] = field(default_factory=list)
+    caches: list[str] = field(default_factory=list)
+    cache_positions: list[str] = field(default_factory=list)
+    cache_options: list[str] = field(default_factory=list)
+    positions: list[str] = field(default_factory=list)
+    sizes: list[str] = field(default_factory=list)  # H, W, resolution
+    options: dict[str, Any] = field(default_factory=dict)  # boolean options with their defaults
+    required: list[str] = field(default_factory=list)  # all parameters without a default
+    unknown: list[str] = field(default_factory=list)
+    variadic: int = 0
+
+    def kind_of(self, name: str) -> str | None:
+        return call_role(name)
+
+
+def read_signature(forward: Callable[..., Any]) -> Signature:
+    """Sort the parameters of `forward` by role, annotation and default."""
+    out = Signature()
+    try:
+        parameters = list(inspect.signature(forward).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    for p in parameters:
+        if p.kind is p.VAR_POSITIONAL:
+            out.variadic = 1
+        elif p.kind is not p.VAR_KEYWORD and p.name != "self":
+            _place(out, p)
+    if out.variadic and not out.streams:
+        out.streams = ["*0"]
+    return out
+
+
+def _place(out: Signature, p: inspect.Parameter) -> None:
+    role, required = call_role(p.name), p.default is p.empty
+    text = str(p.annotation)
+    tensor = "Tensor" in text
+    if required:
+        out.required.append(p.name)
+    if isinstance(p.default, bool) or p.annotation in (bool, "bool"):
+        out.options[p.name] = p.default if not required else False
+        return
+    first = required and not out.streams
+    if first and role not in ("mask", "lengths", "cache") and not _plain_number(p):
+        out.streams.append(p.name)
+    elif required and p.name.lower() in SIZE_NAMES and _sizes_follow(out):
+        out.sizes.append(p.name)
+    elif role == "grid" and not tensor:
+        out.sizes.append(p.name)
+    elif role == "mask":
+        out.masks.append(p.name)
+    elif role == "lengths":
+        out.lengths.append(p.name)
+    elif role == "cache" and not (required and tensor):
+        out.caches.append(p.name)
+    elif role == "cache_position":
+        out.cache_positions.append(p.name)
+    elif role == "cache_option":
+        out.cache_options.append(p.name)
+    elif role in ("positions", "bias"):
+        out.positions.append(p.name)
+    elif required and not _plain_number(p):
+        out.streams.append(p.name)
+    elif role in ("context", "key", "value", "query", "self") and p.default is None:
+        out.extra_streams.append(p.name)
+    else:
+        out.unknown.append(p.name)
+
+
+def _plain_number(p: inspect.Parameter) -> bool:
+    return p.annotation in (int, float, "int", "float", str, "str")
+
+
+def _sizes_follow(out: Signature) -> bool:
+    return len(out.streams) == 1
+
+
+def stream_plans(signature: Signature) -> list[dict[str, str]]:
+    """Ways to feed the streams from sources, the likeliest first: {"q": "x", "k": "x", "v": "x"}, then cross."""
+    names = signature.streams
+    if len(names) == 1:
+        return [{names[0]: "x"}]
+    roles = [call_role(n) for n in names]
+    if set(roles[:3]) == {"query", "key", "value"} or len(names) == 3:
+        query = names[roles.index("query")] if "query" in roles else names[0]
+        first = {n: "x" for n in names[:3]}
+        cross = {n: "query" if n == query else "context" for n in names[:3]}
+        rest = {n: "context" for n in names[3:]}
+        return [{**first, **{n: "x" for n in names[3:]}}, {**cross, **rest}]
+    if len(names) == 2:
+        swapped = roles[0] in ("context", "key", "value") and roles[1] in ("query", "self")
+        query, other = (names[1], names[0]) if swapped else (names[0], names[1])
+        plans = [{query: "query", other: "context"}]
+        if set(roles) <= {"query", "key", "value"}:
+            plans.append({n: "x" for n in names})
+        return plans
+    return [{n: "x" for n in names}, {n: ("query" if i == 0 else "context") for i, n in enumerate(names)}]
+
+
+def cross_plans(signature: Signature) -> list[dict[str, str]]:
+    """Plans that also fill the optional streams (context=None, key=None ...)."""
+    if not signature.extra_streams or not signature.streams:
+        return []
+    base = {signature.streams[0]: "query"}
+    groups = [signature.extra_streams]
+    if len(signature.extra_streams) > 1:
+        kv = [n for n in signature.extra_streams if call_role(n) in ("key", "value")]
+        groups = [g for g in (kv, [signature.extra_streams[0]], signature.extra_streams) if g]
+    return [{**base, **{n: "context" for n in group}} for group in groups]
+
+
+def fixed_arguments(signature: Signature, grid: tuple[int, ...]) -> dict[str, Any]:
+    """Values for required parameters that are no streams: grid sizes, positions, step counters, flags."""
+    out: dict[str, Any] = {}
+    for name in signature.sizes:
+        if name in signature.required:
+            at = SIZE_NAMES.get(name.lower())
+            out[name] = grid[at] if at is not None and at < len(grid) else (grid if len(grid) > 1 else grid[0])
+    for name in signature.cache_positions:
+        if name in signature.required:
+            out[name] = 0
+    for name in signature.positions:
+        if name in signature.required:
+            out[name] = _positions
+    for name in signature.caches + signature.masks:
+        if name in signature.required:
+            out[name] = None
+    for name in signature.cache_options + signature.unknown:
+        if name in signature.required:
+            out[name] = 0
+    for name, default in signature.options.items():
+        if name in signature.required:
+            out[name] = default
+    for name in signature.lengths:
+        if name in signature.required:
+            out[name] = _full_lengths
+    return out
+
+
+def _positions(tokens: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
+    """positions 0 .. T - 1, (1, T)"""
+    return torch.arange(next(iter(tokens.values())).shape[1])[None]
+
+
+def _full_lengths(tokens: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
+    """the full length of every item, (B,)"""
+    keys = list(tokens.values())[-1]
+    return torch.full((keys.shape[0],), keys.shape[1])
+
+
+def all_keep(tokens: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
+    """a mask (B, S) that keeps everything"""
+    keys = list(tokens.values())[-1]
+    return torch.ones(keys.shape[0], keys.shape[1], dtype=torch.bool)

@@ -1,0 +1,77 @@
+"""From an object to a case: built, called, settled, with masks and cache found. Every later step works on the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from regard.checks import settle
+from regard.checks.build import build, dropout_rate
+from regard.checks.case import Case
+from regard.checks.declared import declared_call
+from regard.checks.design import Design
+from regard.checks.evidence import read_evidence
+from regard.checks.infer import NotCallable, infer_call, infer_cross
+from regard.checks.infer_cache import infer_cache
+from regard.checks.infer_mask import infer_masks
+from regard.checks.plan import read_signature
+from regard.checks.subject import Subject, describe_error
+
+
+def prepare(obj: Any, *, design: Design | None = None, init: Mapping[str, Any] | None = None, seed: int = 0) -> Case:
+    """Build and call the object in every way that the rules need.
+
+    Raises:
+        TargetError: it cannot be built.
+        NotCallable: no call runs.
+    """
+    made, arguments = build(obj, dict(init or {}), seed=seed)
+    subject = Subject(made, seed=seed)
+    signature = read_signature(subject.forward)
+    evidence = read_evidence(subject.pristine)
+    design = design or Design.from_comment(evidence.source) or Design()
+    call = declared_call(subject, signature, design) or infer_call(subject, signature)
+    case = Case(subject, call, signature, evidence, design, seed=seed)
+    case.facts["init"] = arguments
+    settle.settle_dtype(subject, call)
+    settle.settle_state(subject, call)
+    _settle(case)
+    return case
+
+
+def _settle(case: Case) -> None:
+    settle.settle_randomness(case)
+    settle.settle_batch_axis(case)
+    settle.settle_freedom(case)
+    case.dropout = case.design.dropout if case.design.dropout is not None else dropout_rate(case.subject.pristine)
+    case.cross = infer_cross(case.subject, case.signature, case.call)
+    case.masks = [] if case.stochastic and not _repeatable(case) else infer_masks(case)
+    try:
+        case.cache = infer_cache(case)
+    except Exception as error:
+        case.notes.append(f"cache: not understood ({describe_error(error)})")
+    unused = [n for n in case.signature.masks if n not in {m.parameter for m in case.masks}]
+    case.notes += [f"mask argument {n} was not exercised" for n in unused if not any(note.startswith(n) for note in case.notes)]
+
+
+def _repeatable(case: Case) -> bool:
+    batch = case.sample()
+    return case.difference(case.run(batch), case.run(batch)) <= case.tolerance
+
+
+def inferred(case: Case) -> dict[str, Any]:
+    """What the report says of how the target was built and called."""
+    out: dict[str, Any] = {"init": {k: v if isinstance(v, (int, float, str, bool, type(None))) else repr(v)[:60] for k, v in case.facts.get("init", {}).items()}}
+    out |= case.call.describe()
+    out["dtype"] = str(case.subject.dtype).removeprefix("torch.")
+    out["causal"] = case.facts.get("causal")
+    out["masks"] = [m.describe() | {"works": m.works} for m in case.masks]
+    out["cache"] = case.cache.describe() if case.cache is not None else None
+    out["cross"] = case.cross.describe()["inputs"] if case.cross is not None else None
+    out["stateful"], out["random_in_eval"], out["dropout"] = case.subject.stateful, case.stochastic, case.dropout
+    if case.subject.moved:
+        out["moved_parameters"] = case.subject.moved[:8]
+    return out
+
+
+__all__ = ["NotCallable", "inferred", "prepare"]

@@ -1,0 +1,56 @@
+"""What the author calls the axes: `b, c, h, w = x.shape` in the source of a forward tells the layout. Evidence, not proof."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+BATCH = {"b", "bs", "bsz", "batch", "batch_size", "n_batch", "nb", "bn", "bsize", "num_batch"}
+CHANNELS = {"c", "ch", "channels", "channel", "d", "dim", "e", "embed_dim", "d_model", "hidden", "hidden_size", "n_embd", "chans", "nc", "f", "features", "_"}
+TOKENS = {"l", "t", "n", "s", "seq", "seq_len", "seqlen", "length", "tgt_len", "src_len", "q_len", "time", "tokens", "num_tokens", "len", "lq"}
+ROWS = {"h", "height", "hh", "rows", "hi"}
+
+
+def axis_names(forward: Callable[..., Any], argument: str) -> list[list[str]]:
+    """Every unpacking of `argument.shape` or `argument.size()` in the source, as lower-case names."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(forward)))
+    except (OSError, TypeError, SyntaxError, IndentationError):
+        return []
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and _reads_shape(node.value, argument):
+            names = [e.value if isinstance(e, ast.Starred) else e for e in node.targets[0].elts]
+            found.append([n.id.lower() if isinstance(n, ast.Name) else "?" for n in names])
+    return found
+
+
+def _reads_shape(value: ast.expr, argument: str) -> bool:
+    if isinstance(value, ast.Call):
+        value = value.func
+    return isinstance(value, ast.Attribute) and value.attr in ("shape", "size") and isinstance(value.value, ast.Name) and value.value.id == argument
+
+
+def layout_hint(forward: Callable[..., Any], argument: str) -> str | None:
+    """The layout that the author's own names spell, or None."""
+    for names in axis_names(forward, argument):
+        if len(names) == 4:
+            if names[1] in CHANNELS and names[1] != "_":
+                return "BDHW"
+            if names[3] in CHANNELS and names[1] in ROWS:
+                return "BHWD"
+            if names[1] in ("h", "heads", "num_heads", "nh", "n_heads") and names[3] in CHANNELS:
+                return "BKLD"
+        if len(names) == 3:
+            if names[0] in TOKENS and names[1] in BATCH:
+                return "LBD"
+            if names[0] in BATCH and names[1] in CHANNELS - {"_", "e", "d"} and names[2] in TOKENS:
+                return "BDL"
+            if names[0] in BATCH and names[2] in CHANNELS:
+                return "BLD"
+        if len(names) == 2 and names[0] in TOKENS and names[1] in CHANNELS:
+            return "LD"
+    return None

@@ -1,0 +1,78 @@
+"""Sizes worth trying for a module that says nothing of them: read from its weights, buffers and integer attributes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor, nn
+
+from regard.checks.roles import constructor_role
+
+DEFAULT_WIDTH = 12  # for modules that take any width
+LENGTHS = (7, 6, 8, 12, 16, 24, 9, 49, 64)
+GRIDS = ((5, 6), (4, 6), (6, 8), (8, 12), (8, 8), (7, 7), (14, 14), (16, 16), (6, 6), (4, 4), (12, 12), (32, 32))
+LARGEST = 4096
+
+
+def widths(module: Any) -> list[int]:
+    """Channel counts that an input may have, the likeliest first."""
+    if not isinstance(module, nn.Module):
+        return [8]
+    score: Counter[int] = Counter()
+    for part in module.modules():
+        for name, value in vars(part).items():
+            if isinstance(value, int) and not isinstance(value, bool) and constructor_role(name) == "width" and value > 1:
+                score[value] += 6 if part is module else 2
+        for name in ("in_features", "in_channels", "embed_dim", "embedding_dim"):
+            value = getattr(part, name, None)
+            if isinstance(value, int) and value > 1:
+                score[value] += 4
+        if isinstance(part, nn.LayerNorm) and len(part.normalized_shape) == 1:
+            score[part.normalized_shape[0]] += 3
+    for p in module.parameters():
+        for n in p.shape[-2:]:
+            if n > 1:
+                score[n] += 1
+    return [n for n, _ in sorted(score.items(), key=lambda item: (-item[1], -item[0]))][:8] or [DEFAULT_WIDTH]
+
+
+def _integers(module: Any) -> Iterator[int]:
+    for part in module.modules() if isinstance(module, nn.Module) else ():
+        for name, value in vars(part).items():
+            if name.startswith("_") or isinstance(part, (nn.Linear, nn.modules.conv._ConvNd)):
+                continue
+            if isinstance(value, int) and not isinstance(value, bool):
+                yield value
+            elif isinstance(value, (tuple, list)) and value and all(isinstance(v, int) for v in value):
+                yield from value
+                yield math.prod(value)
+        for tensor in [*part._buffers.values(), *(v for v in vars(part).values() if isinstance(v, Tensor))]:
+            if tensor is not None:
+                yield from tensor.shape
+
+
+def lengths(module: Any) -> list[int]:
+    """Token counts to try: general ones first, then what the module's own numbers suggest."""
+    own = [n for n in dict.fromkeys(_integers(module)) if 2 <= n <= 512]
+    small = [n * k for n in own if n <= 16 for k in (2, 3)]
+    return list(dict.fromkeys([*LENGTHS, *own, *small]))
+
+
+def grids(module: Any) -> list[tuple[int, int]]:
+    """Image sizes to try, H != W first."""
+    own = [n for n in dict.fromkeys(_integers(module)) if 2 <= n <= 64]
+    pairs = [(a, b) for a, b in itertools.product(own[:6], repeat=2) if a * b <= LARGEST]
+    twice = [(2 * n, 3 * n) for n in own if n <= 8]
+    return list(dict.fromkeys([*GRIDS, *twice, *pairs]))
+
+
+def vocabulary(module: Any) -> int | None:
+    """The size of the first embedding table, when the module begins with one."""
+    for part in module.modules() if isinstance(module, nn.Module) else ():
+        if isinstance(part, nn.Embedding) and part.num_embeddings > 8:
+            return part.num_embeddings
+    return None

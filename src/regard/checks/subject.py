@@ -1,0 +1,149 @@
+"""The code under test, called without leaving a trace: copies, dtypes, seeds, modes, and every global put back.
+
+A subject is a module or a plain function. `call` never touches the object that the user handed in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+import io
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+NOISE = (
+    0.1  # how far an exactly constant parameter is moved, relative to its value (or to 1 / sqrt(fan in) if it is zero)
+)
+
+
+@contextlib.contextmanager
+def untouched_globals(seed: int) -> Iterator[None]:
+    """Seed torch, silence warnings and printing, and put back seed, dtype, grad mode, threads and deterministic flags."""
+    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
+    deterministic, grad = torch.are_deterministic_algorithms_enabled(), torch.is_grad_enabled()
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        torch.manual_seed(seed)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
+            torch.set_grad_enabled(grad)
+            torch.use_deterministic_algorithms(deterministic)
+            if torch.get_num_threads() != threads:
+                torch.set_num_threads(threads)
+
+
+class Subject:
+    """A module or function to be examined.
+
+    `pristine` is the user's own initialisation; all probing but that of initialisation uses a copy in which parameters
+    that are exactly constant (zero-initialised gates, output projections, biases) have been moved a little, since a
+    branch that multiplies by zero hides everything behind it.
+    """
+
+    def __init__(self, obj: Callable[..., Any], *, seed: int = 0) -> None:
+        self.seed = seed
+        self.is_module = isinstance(obj, nn.Module)
+        self.pristine = copy.deepcopy(obj) if self.is_module else obj
+        self.moved: list[str] = []
+        self.dtype = torch.float32
+        self.stateful = False  # does a call change what the next call gives?
+        self._source = self._moved_copy()
+        self._ready: dict[tuple[torch.dtype, bool], Any] = {}
+
+    @property
+    def forward(self) -> Callable[..., Any]:
+        return self.pristine.forward if self.is_module else self.pristine
+
+    def signature(self) -> inspect.Signature:
+        return inspect.signature(self.forward)
+
+    def _moved_copy(self) -> Any:
+        if not self.is_module:
+            return self.pristine
+        module = copy.deepcopy(self.pristine)
+        generator = torch.Generator().manual_seed(self.seed + 17)
+        with torch.no_grad():
+            for name, p in module.named_parameters():
+                if p.numel() > 1 and p.is_floating_point() and bool((p == p.flatten()[0]).all()):
+                    p.copy_(_moved(p, generator))
+                    self.moved.append(name)
+                elif p.numel() == 1 and float(p.abs().max()) == 0.0 and p.is_floating_point():
+                    p.fill_(0.5)
+                    self.moved.append(name)
+        return module
+
+    def instance(self, *, train: bool = False, dtype: torch.dtype | None = None, fresh: bool | None = None) -> Any:
+        """The moved copy in a mode and dtype; a new one when `fresh` (default: when the subject keeps state)."""
+        if not self.is_module:
+            return self._source
+        dtype = dtype or self.dtype
+        key = (dtype, train)
+        if key not in self._ready:
+            self._ready[key] = as_dtype(copy.deepcopy(self._source), dtype).train(train)
+        fresh = (self.stateful or train) if fresh is None else fresh
+        return copy.deepcopy(self._ready[key]) if fresh else self._ready[key]
+
+    def call(
+        self,
+        kwargs: dict[str, Any],
+        *,
+        train: bool = False,
+        grad: bool = False,
+        dtype: torch.dtype | None = None,
+        seed: int | None = None,
+        module: Any = None,
+    ) -> Any:
+        """The raw result of one call. Tensors in `kwargs` are handed over as copies."""
+        module = self.instance(train=train, dtype=dtype) if module is None else module
+        handed = {k: clone(v) for k, v in kwargs.items()}
+        with untouched_globals(self.seed if seed is None else seed), torch.set_grad_enabled(grad):
+            return invoke(module, handed)
+
+
+def _moved(p: Tensor, generator: torch.Generator) -> Tensor:
+    """A constant parameter with noise: relative to its value, or small if it is zero."""
+    value = float(p.detach().flatten()[0])
+    fan_in = p[0].numel() if p.ndim > 1 else 1
+    size = NOISE * abs(value) if value else (fan_in**-0.5 if p.ndim > 1 else NOISE)
+    noise = torch.randn(p.shape, generator=generator).to(p.device, p.dtype)
+    return p.detach() + size * noise
+
+
+def invoke(module: Any, kwargs: dict[str, Any]) -> Any:
+    """Call with positional arguments where the names begin with '*' (variadic), by keyword elsewhere."""
+    positional = [kwargs[k] for k in sorted(k for k in kwargs if k.startswith("*"))]
+    return module(*positional, **{k: v for k, v in kwargs.items() if not k.startswith("*")})
+
+
+def clone(value: Any) -> Any:
+    """A copy of a nest of tensors; anything else is handed on."""
+    if isinstance(value, Tensor):
+        return value.detach().clone() if not value.requires_grad else value
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+        return type(value)(clone(v) for v in value)
+    if type(value) is dict:
+        return {k: clone(v) for k, v in value.items()}
+    return value
+
+
+def as_dtype(module: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """The module with parameters, buffers and plain floating tensors in its attributes cast to `dtype`, in place."""
+    module.to(dtype)
+    for part in module.modules():
+        for name, value in list(vars(part).items()):
+            if isinstance(value, Tensor) and value.is_floating_point() and not isinstance(value, nn.Parameter):
+                setattr(part, name, value.to(dtype))
+    return module
+
+
+def describe_error(error: BaseException) -> str:
+    """One line of an exception, short enough for a report."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:160]}"
