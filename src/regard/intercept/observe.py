@@ -1,0 +1,235 @@
+"""Watch a module run and list its attention sites; the output stays bit-identical.
+
+A dispatch mode sees every operator after autograd and before the kernel, so it runs exactly what would have run. Fused kernels
+are read by name; hand-written softmax(q k^T) v is found by following tensors from product to softmax to product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from regard.intercept import kernels
+from regard.intercept.assemble import DEPTH, build
+from regard.intercept.follow import Follower
+from regard.intercept.gradients import Gradients
+from regard.intercept.lineage import Lineage, key_of
+from regard.intercept.place import ModuleStack, source_line
+from regard.intercept.products import PRODUCTS, Products
+from regard.intercept.site import Site
+
+
+@dataclass
+class Seen:
+    """What was seen: attention sites in the order of their softmax, and texts for what was seen and not understood."""
+
+    sites: list[Site] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    calls: dict[str, int] = field(default_factory=dict)  # module path -> how often it ran
+
+    def note(self, text: str) -> None:
+        if text not in self.unknown:
+            self.unknown.append(text)
+
+
+class _Mode(TorchDispatchMode):
+    """Runs each operator as it is, then shows it to `follow`."""
+
+    def __init__(self, follow: Callable, unknown: Callable[[str], None]):
+        super().__init__()
+        self.follow, self.unknown = follow, unknown
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if _is_composite(
+            func
+        ):  # under inference_mode composite operators arrive whole: run their own parts, seen one by one
+            with self:
+                return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+        out = func(*args, **kwargs)
+        try:
+            self.follow(func, args, kwargs, out)
+        except Exception as error:  # looking must never stop the run that is looked at
+            self.unknown(f"{func} could not be followed: {type(error).__name__}: {error}")
+        return out
+
+
+class observe:
+    """Context manager: `with observe(module) as seen: module(x)`, then `seen.sites` and `seen.unknown`.
+
+    Args:
+        module: Gives the names of the modules that run; None leaves class names.
+        on_site: Called with each site as soon as it is complete; with it, sites are not kept in `seen`.
+        hold: Keep softmax inputs, softmax outputs and mask tensors of open code ("all"), or only q, k, v and what multiplied
+            the values ("used"), which adds no T x S tensor to what the module itself has alive.
+        keep_graph: Leave what was recorded attached to autograd, so that `torch.autograd.grad(loss, site.weights_used)` works.
+        copy: Keep copies, safe from later writes in place (caches); off when `on_site` consumes at once.
+        max_bytes: Stop keeping tensors of further sites once this much is held; a note says so.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module | None = None,
+        *,
+        on_site: Callable[[Site], None] | None = None,
+        hold: str = "all",
+        keep_graph: bool = False,
+        copy: bool | None = None,
+        max_bytes: int = 1 << 30,
+    ):
+        self.mode = _Mode(self._follow, self._unknown)
+        self.seen = Seen()
+        self.stack = ModuleStack(module)
+        self.lineage = Lineage()
+        self.on_site = on_site
+        self.keep_graph = keep_graph
+        self.copy = (on_site is None and not keep_graph) if copy is None else copy
+        self.max_bytes, self.held, self.order = max_bytes, 0, 0
+        self.follower = Follower(self.lineage, self._now, hold == "all")
+        self.products = Products(self.lineage, self.follower, self._unknown)
+        self.gradients = Gradients()
+        for tensor in [] if module is None else [*module.parameters(), *module.buffers()]:
+            self._learn(tensor)
+
+    def __enter__(self) -> Seen:
+        torch.clear_autocast_cache()  # weights cast earlier would not be known for weights
+        self.stack.__enter__()
+        self.mode.__enter__()
+        return self.seen
+
+    def __exit__(self, *error) -> None:
+        self.mode.__exit__(*error)
+        self.stack.__exit__(*error)
+        self.seen.calls = self.stack.calls
+        self.seen.sites.sort(key=lambda s: s.order)
+        for softmax in self.follower.softmaxes:
+            if not softmax.used:
+                shape = tuple(softmax.shape)
+                self.seen.note(f"a softmax over axis {softmax.dim} of {shape} at {softmax.where} multiplied no values")
+        self.follower.softmaxes.clear()
+        self.lineage.clear()
+
+    def _follow(self, func, args: tuple, kwargs: dict, out: Any) -> None:
+        space, name = func._schema.name.split("::")
+        if space != "aten":
+            if "attn" in name or "attention" in name:
+                self._unknown(f"the operator {space}::{name} is an attention kernel that is not known here")
+            return
+        if name.endswith("_") and not name.endswith("__"):
+            name = name[:-1]
+        for arg in args:
+            if isinstance(arg, nn.Parameter):
+                self._learn(arg)
+        if name in kernels.FUSED:
+            self._emit(kernels.fused_site(name, kernels.arguments(func, args, kwargs), out, **self._seen()))
+        elif name in kernels.NATIVE:
+            self._emit(kernels.native_site(name, kernels.arguments(func, args, kwargs), out, **self._seen()))
+        elif name in kernels.OPAQUE:
+            self._unknown(f"aten::{name} was called on packed sequences")
+        elif name in kernels.FUSED_BACKWARD:
+            self.gradients.fused(kernels.arguments(func, args, kwargs))
+        elif name == "_softmax_backward_data":
+            self.gradients.softmax(args[0], args[1])
+        elif name in PRODUCTS and isinstance(out, Tensor):
+            self._emit(self.products.apply(name, args, kwargs, out))
+        else:
+            self._emit(self._pooled(self.follower.apply(name, args, kwargs, out)))
+
+    def _pooled(self, weighted) -> Site | None:
+        """The site of sum(weights * values, keys) written element by element."""
+        if weighted is None:
+            return None
+        node, out, dim = weighted
+        contracted = node.axes[dim]
+        if node.softmax is None or contracted != node.softmax.axis or node.value is None:
+            return None
+        node.softmax.used = True
+        lead = tuple(a for i, a in enumerate(node.axes) if i != dim and ax_label(a) != "e")
+        value_axes = tuple(DEPTH if ax_label(a) == "e" else a for a in node.axes)
+        value_axes = tuple(a if n > 1 else () for a, n in zip(value_axes, node.value.shape))
+        made = node.softmax.made
+        result = (out.flatten(-1), (*lead, DEPTH)) if out.dim() == len(lead) + 1 else (out, None)
+        return build(node, contracted, (), made, (node.value, value_axes), result)
+
+    def _emit(self, site: Site | None) -> None:
+        if site is None:
+            return
+        if site.kind in ("softmax", "exp", "other"):
+            for name, value in self._seen().items():
+                setattr(site, name, value)
+        site.order, self.order = self.order, self.order + 1
+        self.gradients.expect(site)
+        if not self.keep_graph:
+            _detach(site, self.copy)
+        if self.on_site is not None:
+            self.on_site(site)
+            return
+        self.held += _bytes(site)
+        if self.held > self.max_bytes:
+            _drop(site)
+            self._unknown(
+                f"tensors of sites after the first {len(self.seen.sites)} were not kept: over {self.max_bytes} bytes"
+            )
+        self.seen.sites.append(site)
+
+    def _seen(self) -> dict[str, Any]:
+        path = self.stack.path
+        return {
+            "order": self.order,
+            "path": path,
+            "where": source_line(),
+            "call": self.stack.calls.get(path, 0),
+            "batch": self.stack.batch,
+            "input_shape": self.stack.shape,
+            "innermost": self.stack.innermost,
+        }
+
+    def _now(self) -> tuple[str, str, int]:
+        return self.stack.path, source_line(), self.order
+
+    def _unknown(self, text: str) -> None:
+        where = source_line()
+        self.seen.note(f"{text} ({self.stack.path or 'root'}, {where})" if where else text)
+
+    def _learn(self, tensor: Tensor) -> None:
+        key = key_of(tensor)
+        if key is not None:
+            self.lineage.learned.add(key[0])
+
+
+def ax_label(axis) -> str:
+    return axis[0].label if axis else ""
+
+
+def _is_composite(func) -> bool:
+    key = "CompositeImplicitAutograd"
+    return torch.is_inference_mode_enabled() and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
+
+
+_TENSORS = ("query", "key", "value", "output", "logits", "weights_used", "lse", "bias", "hidden", "weights_made")
+
+
+def _detach(site: Site, copy: bool) -> None:
+    site.sources.clear()
+    done: dict[int, Tensor] = {}
+    for name in _TENSORS:
+        tensor = getattr(site, name)
+        if tensor is not None:
+            if id(tensor) not in done:
+                done[id(tensor)] = tensor.detach().clone() if copy else tensor.detach()
+            setattr(site, name, done[id(tensor)])
+
+
+def _bytes(site: Site) -> int:
+    tensors = {id(t): t for t in (getattr(site, n) for n in _TENSORS) if t is not None}
+    return sum(t.numel() * t.element_size() for t in tensors.values())
+
+
+def _drop(site: Site) -> None:
+    for name in _TENSORS:
+        setattr(site, name, None)
