@@ -43,7 +43,7 @@ PYTHON
 make_environment() { # make_environment FOLDER: a new one; it sees the system's packages when the torch to keep is among them
   python=$(find_python) || exit 2
   share=
-  if [ -z "${REGARD_VENV:-}" ]; then
+  if [ -z "${REGARD_VENV:-}" ] && "$python" -c 'import sys; sys.exit(sys.prefix != sys.base_prefix)'; then
     case $(torch_here "$python") in kept*) share=--system-site-packages ;; esac
   fi
   say "[1/2] making $1 with $("$python" -V 2>&1)${share:+, which keeps the torch that it has}"

@@ -97,6 +97,13 @@ def test_a_torch_that_is_there_is_kept(checkout):
     assert "constraints" not in (checkout / "pip.txt").read_text()
 
 
+@pytest.mark.parametrize(("torch", "shared"), [("kept 2.9.0", True), ("old 2.5.1", False), ("none", False)])
+def test_a_new_environment_sees_the_torch_of_the_system_when_it_is_new_enough(checkout, torch, shared):
+    command(checkout / "bin" / "python3", python(torch, venv='echo "$@" >venv.txt; exit 1'))
+    run(checkout, "test")
+    assert ("--system-site-packages" in (checkout / "venv.txt").read_text()) == shared
+
+
 def test_an_old_torch_is_left_alone_and_the_script_says_how_to_go_on(checkout):
     command(checkout / "mine" / "bin" / "python", python("old 2.5.1"))
     done = run(checkout, "test", VIRTUAL_ENV=str(checkout / "mine"))
