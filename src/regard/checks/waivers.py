@@ -7,6 +7,7 @@ Three places: a comment on the line of the class (`# regard: ignore[ATT601] reas
 from __future__ import annotations
 
 import ast
+import contextlib
 import io
 import re
 import tokenize
@@ -24,7 +25,7 @@ COMMENT = re.compile(r"#\s*regard:\s*ignore\[(?P<rules>[^\]]*)\]\s*(?P<reason>.*
 
 @dataclass(frozen=True)
 class Waiver:
-    """One rule waived at one place; `lines` is the range of the class that carries the comment, None elsewhere."""
+    """One rule waived at one place: for a whole report, or (`lines` given) for findings that stand in these lines of the file."""
 
     rule: str
     reason: str
@@ -33,8 +34,11 @@ class Waiver:
     lines: range | None = None
 
     def covers(self, finding: Finding) -> bool:
-        """Is this a finding of the waived rule, inside the class if the comment stands on a class of another target?"""
-        return finding.rule == self.rule
+        """Is this a finding of the waived rule, and in its lines?"""
+        if finding.rule != self.rule or self.lines is None:
+            return finding.rule == self.rule
+        file, line = place_of(finding.where)
+        return file is not None and Path(file).resolve() == Path(self.file).resolve() and line in self.lines
 
 
 def comment_waivers(file: Path) -> list[Waiver]:
@@ -96,18 +100,14 @@ def _same_target(written: str, folder: Path, target: str) -> bool:
 
 
 def waivers_for(report: Report, table: dict[str, Any], folder: Path) -> list[Waiver]:
-    """What applies to one report: comments in its file on its own class, and entries of the table."""
+    """What applies to one report: entries of the table, and comments in its file (those on its own class, to all of it)."""
     found = table_waivers(table, folder, report)
     file, line = place_of(report.where)
     if file and Path(file).suffix == ".py" and Path(file).is_file():
-        try:
-            found += [
-                w
-                for w in comment_waivers(Path(file))
-                if w.lines and line is not None and w.lines.start <= line < w.lines.stop
-            ]
-        except (SyntaxError, tokenize.TokenError, UnicodeDecodeError):
-            pass  # a file that cannot be read was not loaded either, and its report says so
+        with contextlib.suppress(SyntaxError, tokenize.TokenError, UnicodeDecodeError):
+            for waiver in comment_waivers(Path(file)):
+                own = waiver.lines is not None and line is not None and line == waiver.lines.start
+                found.append(replace(waiver, lines=None) if own else waiver)
     return found
 
 
@@ -129,13 +129,16 @@ def apply(report: Report, waivers: Sequence[Waiver], known: Sequence[str]) -> se
     """
     used = set()
     for waiver in waivers:
+        elsewhere = waiver.lines is not None
+        if elsewhere and (waiver.rule not in known or not waiver.reason):
+            continue  # judged where its own class is the target
         if waiver.rule not in known:
             report.findings.append(unused(waiver, f"{waiver.rule} is the code of no rule"))
         elif not waiver.reason:
             report.findings.append(_without_reason(waiver))
-        elif set_aside(report, lambda f, code=waiver.rule: f.rule == code, waiver.reason):
+        elif set_aside(report, waiver.covers, waiver.reason):
             used.add(waiver)
-        elif waiver.place != "--waive" and passed(report, waiver.rule):
+        elif waiver.place != "--waive" and not elsewhere and passed(report, waiver.rule):
             report.findings.append(unused(waiver, f"{waiver.rule} passes"))
     return used
 
