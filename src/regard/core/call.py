@@ -49,7 +49,8 @@ class Call:
     @property
     def sizes(self) -> tuple[int, int, int, int]:
         """(B, H, T, S)."""
-        return (*self.query.shape[:3], self.key.shape[2])
+        B, H, T, _ = self.query.shape
+        return B, H, T, self.key.shape[2]
 
     @property
     def group(self) -> int:
@@ -104,7 +105,7 @@ def prepare(
         raise ShapeError(f"sink is one logit per query head, ({H},), got {tuple(sink.shape)}")
     bias = None if bias is None else _check_bias(bias, (B, H, T, key.shape[2]))
     fitted = _fit(mask, query, key)
-    scale = D**-0.5 if scale is None and D > 0 else 1.0 if scale is None else scale
+    scale = (D or 1) ** -0.5 if scale is None else scale
     return Call(query, key, value, fitted, structure.of(fitted), bias, scale, softcap, sink, dropout)
 
 

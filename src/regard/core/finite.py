@@ -67,6 +67,7 @@ def _sees_in_range(call: Call, bad: Tensor) -> Tensor:
     if not form.banded:
         return bad.any(dim=-1, keepdim=True)
     count = torch.nn.functional.pad(bad.long().cumsum(dim=-1), (1, 0))  # (B, Hkv, S + 1): bad keys before each
+    assert isinstance(form.offset, int)  # a plain structure has no other
     position = torch.arange(T, device=bad.device) + form.offset
     first = torch.zeros_like(position) if form.left is None else (position - form.left).clamp(0, S)
     end = torch.full_like(position, S) if form.right is None else (position + form.right + 1).clamp(0, S)

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.core.call import Call
+from regard.core.transform import under_vmap
 
 
 class Fused:
@@ -31,6 +32,8 @@ class Fused:
             return "bias needs a gradient, which torch's fused kernel does not return; bias.detach() is fused"
         if call.bias is not None and call.query.device.type != "cpu" and call.bias.dtype != call.query.dtype:
             return f"bias is {call.bias.dtype} and query is {call.query.dtype}; bias.to(query.dtype) is fused"
+        if under_vmap(call.query, call.key, call.value):
+            return "torch.vmap has no rule for torch's fused kernel and would run it sample by sample"
         if call.key.shape[2] == 0:
             return "there are no keys"
         return None

@@ -8,8 +8,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from regard.core.errors import MaskError
-from regard.core.mask.expression import Mask, leaf
+from regard.core.mask.expression import Mask
 from regard.core.mask.places import Places, check_offset
+from regard.core.mask.tree import leaf
 
 
 def causal(*, offset: int | Tensor | None = None) -> Mask:
@@ -108,9 +109,9 @@ def within(distance: Tensor, left: int | None, right: int | None) -> Tensor:
     """-left <= distance <= right, elementwise; None is unbounded."""
     if left is None and right is None:
         return distance == distance  # everything, in the shape of the distance
-    if left is None:
-        return distance <= right
-    return distance >= -left if right is None else (distance >= -left) & (distance <= right)
+    if right is None:
+        return distance >= -(left or 0)
+    return distance <= right if left is None else (distance >= -left) & (distance <= right)
 
 
 def _arguments(**values: int | Tensor | None) -> str:

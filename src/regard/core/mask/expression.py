@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from regard.core.errors import MaskError, ShapeError
 from regard.core.mask.places import Places
+from regard.core.mask.tree import leaf
 
 
 class Mask:
@@ -87,6 +87,21 @@ class Mask:
                 )
         return Bound(self, query_positions, key_positions, length)
 
+    def starting_at(self, offset: int | Tensor) -> Mask:
+        """This mask with query 0 at position `offset`, int or (B,), in every part; for a cache whose keys stand at 0 .. S - 1.
+
+        Unlike `at` it keeps the structure: what was causal is still known to be causal.
+
+        Raises:
+            MaskError: the mask has an offset of its own, or is bound to positions.
+        """
+        if isinstance(self, Bound) or self.offset is not None:
+            raise MaskError(f"{self!r} says already where its queries stand; leave its offset away")
+        return self._shifted(offset)
+
+    def _shifted(self, offset: int | Tensor) -> Mask:
+        return replace(self, offset=offset) if any(field.name == "offset" for field in fields(self)) else self  # pyright: ignore[reportArgumentType]
+
     def places(
         self,
         T: int,
@@ -144,65 +159,33 @@ class Mask:
         return f"{self!r}\n{drawing(self, T, T if S is None else S, batch, head)}"
 
 
-def leaf(cls: type) -> type:
-    """Register a mask class as a torch pytree, so that export, compile and vmap see its tensors."""
-    pytree.register_pytree_node(
-        cls,
-        _flatten,
-        lambda children, context: _unflatten(cls, children, context),
-        serialized_type_name=f"regard.core.mask.{cls.__name__}",
-        flatten_with_keys_fn=_flatten_with_keys,
-        to_dumpable_context=lambda context: [list(context[0]), [list(pair) for pair in context[1]]],
-        from_dumpable_context=lambda text: (tuple(text[0]), tuple((k, _frozen(v)) for k, v in text[1])),
-    )
-    return cls
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
-
-
-def _is_child(mask: Mask, name: str) -> bool:
-    return name in type(mask).children and not isinstance(getattr(mask, name), int | torch.SymInt | None)
-
-
-def _flatten(mask: Any) -> tuple[list[Any], tuple[tuple[str, ...], tuple[tuple[str, Any], ...]]]:
-    names = tuple(field.name for field in fields(mask) if _is_child(mask, field.name))
-    static = tuple((field.name, getattr(mask, field.name)) for field in fields(mask) if field.name not in names)
-    return [getattr(mask, name) for name in names], (names, static)
-
-
-def _flatten_with_keys(mask: Any) -> tuple[list[tuple[Any, Any]], Any]:
-    children, context = _flatten(mask)
-    return [(pytree.GetAttrKey(name), child) for name, child in zip(context[0], children, strict=True)], context
-
-
-def _unflatten(cls: type, children: Sequence[Any], context: Any) -> Any:
-    mask = object.__new__(cls)  # without the checks of __init__: the children may be placeholders
-    for name, child in (*zip(context[0], children, strict=True), *context[1]):
-        object.__setattr__(mask, name, child)
-    return mask
-
-
-@leaf
 @dataclass(frozen=True, eq=False, repr=False)
-class And(Mask):
-    """Attend where every part attends."""
+class Joined(Mask):
+    """Several masks in one, all at the same offset."""
 
     parts: tuple[Mask, ...]
     children: ClassVar[tuple[str, ...]] = ("parts",)
 
     @property
     def offset(self) -> int | Tensor | None:
-        return _shared_offset(self.parts)
+        return next((part.offset for part in self.parts if part.offset is not None), None)
 
     @property
     def covers_padding(self) -> bool:
         return any(part.covers_padding for part in self.parts)
 
+    def _shifted(self, offset: int | Tensor) -> Mask:
+        return type(self)(tuple(part._shifted(offset) for part in self.parts))
+
     def check(self, places: Places) -> None:
         for part in self.parts:
             part.check(places)
+
+
+@leaf
+@dataclass(frozen=True, eq=False, repr=False)
+class And(Joined):
+    """Attend where every part attends."""
 
     def allowed(self, places: Places) -> Tensor:
         result = self.parts[0].allowed(places)
@@ -211,24 +194,13 @@ class And(Mask):
         return result
 
     def describe(self) -> str:
-        return " & ".join(f"({p!r})" if isinstance(p, Or) else repr(p) for p in self.parts)
+        return " & ".join(f"({part!r})" if isinstance(part, Or) else repr(part) for part in self.parts)
 
 
 @leaf
 @dataclass(frozen=True, eq=False, repr=False)
-class Or(Mask):
+class Or(Joined):
     """Attend where any part attends."""
-
-    parts: tuple[Mask, ...]
-    children: ClassVar[tuple[str, ...]] = ("parts",)
-
-    @property
-    def offset(self) -> int | Tensor | None:
-        return _shared_offset(self.parts)
-
-    def check(self, places: Places) -> None:
-        for part in self.parts:
-            part.check(places)
 
     def allowed(self, places: Places) -> Tensor:
         result = self.parts[0].allowed(places)
@@ -237,7 +209,7 @@ class Or(Mask):
         return result
 
     def describe(self) -> str:
-        return " | ".join(f"({p!r})" if isinstance(p, And) else repr(p) for p in self.parts)
+        return " | ".join(f"({part!r})" if isinstance(part, And) else repr(part) for part in self.parts)
 
 
 @leaf
@@ -252,6 +224,9 @@ class Not(Mask):
     def offset(self) -> int | Tensor | None:
         return self.inner.offset
 
+    def _shifted(self, offset: int | Tensor) -> Mask:
+        return Not(self.inner._shifted(offset))
+
     def check(self, places: Places) -> None:
         self.inner.check(places)
 
@@ -259,7 +234,7 @@ class Not(Mask):
         return ~self.inner.allowed(places)
 
     def describe(self) -> str:
-        return f"~({self.inner!r})" if isinstance(self.inner, And | Or) else f"~{self.inner!r}"
+        return f"~({self.inner!r})" if isinstance(self.inner, Joined) else f"~{self.inner!r}"
 
 
 @leaf
@@ -299,50 +274,36 @@ class Bound(Mask):
         return f"({self.inner!r}).at({tuple(self.query_positions.shape)}, {tuple(self.key_positions.shape)})"
 
 
-def _operands(sign: str, left: Mask, right: object, kind: type) -> tuple[Mask, ...]:
+def _operands(sign: str, left: Mask, right: object, kind: type[Joined]) -> tuple[Mask, ...]:
     if not isinstance(right, Mask):
         hint = "; wrap it in dense(...)" if isinstance(right, Tensor) else ""
         raise MaskError(f"{sign} joins two masks, got {type(right).__name__}{hint}")
-    for part in (left, right):
-        if isinstance(part, Bound):
-            raise MaskError("a mask that is bound to positions is not combined; combine first, bind with .at(...) last")
-    parts = (
-        *(left.parts if isinstance(left, kind) else (left,)),
-        *(right.parts if isinstance(right, kind) else (right,)),
-    )
-    _shared_offset(parts)
-    return parts
+    if isinstance(left, Bound) or isinstance(right, Bound):
+        raise MaskError("a mask that is bound to positions is not combined; combine first, bind with .at(...) last")
+    _check_offsets(left.offset, right.offset)
+    flat = [mask.parts if isinstance(mask, kind) else (mask,) for mask in (left, right)]
+    return (*flat[0], *flat[1])
 
 
-def _shared_offset(parts: Sequence[Mask]) -> int | Tensor | None:
-    """The one offset of an expression, which holds for every leaf of it."""
-    found: int | Tensor | None = None
-    for part in parts:
-        offset = part.offset
-        if offset is None or offset is found:
-            continue
-        if found is not None and (isinstance(found, Tensor) or isinstance(offset, Tensor) or found != offset):
-            shown = " and ".join("a tensor" if isinstance(x, Tensor) else str(x) for x in (found, offset))
-            raise MaskError(f"one mask has one offset, got {shown}; give it to one part only, it holds for all")
-        found = offset
-    return found
+def _check_offsets(one: int | Tensor | None, other: int | Tensor | None) -> None:
+    """One offset holds for every leaf of an expression. Tensors are compared by identity, never by value."""
+    if one is None or other is None or one is other:
+        return
+    if isinstance(one, Tensor) or isinstance(other, Tensor) or one != other:
+        shown = " and ".join("a tensor" if isinstance(x, Tensor) else str(x) for x in (one, other))
+        raise MaskError(f"one mask has one offset, got {shown}; give it to one part only, it holds for all")
 
 
 def _lifted(sign: str, parts: Sequence[Mask]) -> str:
     """The refusal of padding inside | or ~, with the form that is meant."""
-    padding: list[str] = []
-    rest: list[str] = []
+    padding, rest = [], []
     for part in parts:
-        inner = part.parts if isinstance(part, And) else (part,)
-        padding += [repr(p) for p in inner if p.covers_padding]
-        free = [p for p in inner if not p.covers_padding]
-        if free:
-            rest.append(
-                repr(free[0] if len(free) == 1 else And(tuple(free))) if len(free) == 1 else f"({And(tuple(free))!r})"
-            )
+        factors = part.parts if isinstance(part, And) else (part,)
+        padding += [repr(factor) for factor in factors if factor.covers_padding]
+        free = [factor for factor in factors if not factor.covers_padding]
+        rest += [And(tuple(free)) if len(free) > 1 else free[0]] if free else []
     name = padding[0].split("(")[0]
     if not rest:
-        return f"{name} inside {sign} would show padding to every query; it joins other masks only with &"
-    body = " | ".join(rest)
-    form = f"~({body})" if sign == "~" else f"({body})" if len(rest) > 1 else body
-    return f"{name} inside {sign} would show padding to some queries; write {form} & {' & '.join(padding)}"
+        return f"{name} inside {sign} would show padding to queries; it joins other masks only with &"
+    form = repr(Not(rest[0])) if sign == "~" else f"({Or(tuple(rest))!r})" if len(rest) > 1 else repr(rest[0])
+    return f"{name} inside {sign} would show padding to queries; write {form} & {' & '.join(padding)}"

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from regard.core.errors import MaskError, ShapeError
-from regard.core.mask.expression import Mask, leaf
+from regard.core.mask.expression import Mask
 from regard.core.mask.places import Places, check_offset
+from regard.core.mask.tree import leaf
 from regard.core.mask.values import readable
 
 

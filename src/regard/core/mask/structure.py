@@ -45,17 +45,18 @@ class Structure:
     @property
     def plain(self) -> bool:
         """Only a band at an int offset and key padding: all that can be said in a range per row and a key mask."""
-        return not self.bound and not self.rest and not self.documents and isinstance(self.offset, int)
+        return not self.bound and isinstance(self.offset, int) and len(self.rest) + len(self.documents) == 0
 
     @property
     def empty(self) -> bool:
         """Hides nothing."""
-        return self.plain and not self.banded and not self.padding
+        return self.plain and not self.banded and len(self.padding) == 0
 
     @property
     def causal(self) -> bool:
         """Exactly the causal mask with query 0 at position 0, and nothing else."""
-        return self.plain and not self.padding and (self.left, self.right) == (None, 0) and self.offset == 0
+        band = self.left is None and self.right == 0 and isinstance(self.offset, int) and self.offset == 0
+        return band and self.plain and len(self.padding) == 0
 
     def key_mask(self, places: Places) -> Tensor | None:
         """(B or 1, 1, 1, S) bool: the key masks together; None without any."""

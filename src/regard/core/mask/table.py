@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from regard.core.errors import MaskError, ShapeError
-from regard.core.mask.expression import Mask, leaf
+from regard.core.mask.expression import Mask
 from regard.core.mask.places import Places, check_offset
+from regard.core.mask.tree import leaf
 from regard.core.mask.values import attend_from_additive, readable
 
 
@@ -19,7 +20,8 @@ def dense(attend: Tensor) -> Mask:
 
     Args:
         attend: bool, True = attend, (T, S) or 4-D broadcastable to (B, H, T, S). A float of two values, 0 and
-            c <= -80, is taken for the boolean it stands for. Under a cache it is read at absolute positions.
+            c <= -80, is taken for the boolean it stands for. Rows are the queries of the call; under a cache columns are
+            the absolute positions of all keys so far. A table over absolute positions is `blocks(attend, size=1)`.
 
     Raises:
         MaskError: an integer, a float with other values (that is a bias), or another number of axes.
@@ -79,31 +81,30 @@ class Dense(Mask):
     children: ClassVar[tuple[str, ...]] = ("attend",)
 
     def check(self, places: Places) -> None:
-        B, H, T, S = self.attend.shape
-        if places.bound:
-            _require_positions("a dense mask", T, S, places)
-        else:
-            self._check_lengths(places)
-        places.require_batch("the mask", B)
-        places.require_heads("the mask", H)
+        self._check_lengths(places)
+        places.require_batch("the mask", self.attend.shape[0])
+        places.require_heads("the mask", self.attend.shape[1])
 
     def _check_lengths(self, places: Places) -> None:
         B, H, T, S = self.attend.shape
-        if T in (1, places.queries) and S in (1, places.keys):
+        if places.bound and places.length is not None and S > 1 and places.length > S:
+            raise ShapeError(f"the mask covers {S} keys, but {places.length} are stored; it must cover all keys so far")
+        fits = T in (1, places.queries) and (places.bound or S in (1, places.keys))
+        if fits:
             return
         shape = (T, S) if B == H == 1 else (B, H, T, S)
-        hint = ""
-        if (places.batch, places.keys) == (T, S) and B == H == 1:
-            hint = "; a key mask (B, S) goes in as regard.mask.padding(mask)"
+        is_key_mask = B == H == 1 and places.batch == T and places.keys == S
+        hint = "; a key mask (B, S) goes in as regard.mask.padding(mask)" if is_key_mask else ""
         raise ShapeError(f"the mask is {shape}, but the call has {places.queries} queries and {places.keys} keys{hint}")
 
     def allowed(self, places: Places) -> Tensor:
         attend = self.attend if places.device is None else self.attend.to(places.device)
-        if places.bound:
-            return at_positions(attend, places.query()[:, 0, :, 0], places.key()[:, 0, 0, :])
         if places.rows is not None and attend.shape[2] != 1:
             attend = attend[:, :, places.rows]
-        return attend
+        if not places.bound or attend.shape[3] == 1:
+            return attend
+        row = torch.arange(attend.shape[2], device=attend.device)
+        return at_positions(attend, row[None], places.key()[:, 0, 0, :])
 
     def describe(self) -> str:
         shape = tuple(self.attend.shape)
@@ -172,11 +173,3 @@ def at_positions(table: Tensor, query: Tensor, key: Tensor) -> Tensor:
     columns = key.clamp(0, max(Q - 1, 0))[:, None, :]  # (B or 1, 1, S)
     found = table.permute(0, 2, 3, 1)[sample, rows, columns]  # (B or 1, T, S, H or 1)
     return found.permute(0, 3, 1, 2) & inside
-
-
-def _require_positions(what: str, rows: int, columns: int, places: Places) -> None:
-    if places.length is not None and (rows < places.length or columns < places.length):
-        raise ShapeError(
-            f"{what} is read at absolute positions when a cache binds it: it has {rows} x {columns} entries, "
-            f"and {places.length} positions are in use"
-        )

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from regard.core.errors import MaskError
-from regard.core.mask.expression import Mask, leaf
+from regard.core.mask.expression import Mask
 from regard.core.mask.places import Places, check_offset
+from regard.core.mask.tree import leaf
 
 
 def prefix(n: int | Tensor) -> Mask:

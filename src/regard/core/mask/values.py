@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.core.errors import MaskError
+from regard.core.transform import wrapped
 
 HIDDEN_BELOW = -80.0  # exp(-80) is 2e-35: a weight that no float32 output can show
 
@@ -18,7 +19,7 @@ def readable(tensor: Tensor) -> bool:
         or type(tensor) not in (Tensor, torch.nn.Parameter)
     ):
         return False
-    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return not wrapped(tensor)
 
 
 def attend_from_additive(mask: Tensor, name: str) -> Tensor:
