@@ -316,6 +316,7 @@ def test_gradients_of_open_code_reach_the_weights_that_were_used():
     with observe(module, copy=False) as again:
         module(x).square().sum().backward()
     assert tuple(grad.shape) == (B, H, T, T)
+    assert len(again.sites) == 1, "products of the backward pass were taken for attention"
     assert torch.allclose(again.sites[0].grad_weights, grad, atol=1e-5)
 
 

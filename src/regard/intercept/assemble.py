@@ -85,7 +85,7 @@ def _operands(site: Site, product: Product, lead: tuple[Axis, ...], query: Axis,
     """Fill in q and k: the operand that made the key axis is the key."""
     sides = {
         "l": (product.left, product.left_factors, product.learned_left),
-        "r": (product.right.transpose(-1, -2), product.right_factors, product.learned_right),
+        "r": (product.right, product.right_factors, product.learned_right),
     }
     side = labels(key) & {"l", "r"}
     if len(side) != 1 or side & labels(query):
@@ -95,8 +95,11 @@ def _operands(site: Site, product: Product, lead: tuple[Axis, ...], query: Axis,
     batch = (Atom("b", product.left.shape[0]),) if product.left.dim() == 3 else None
     for name, label, rows in (("query", other, query), ("key", one, key)):
         tensor, factors, learned = sides[label]
-        axes = (((Atom(label, tensor.shape[-2]),) if tensor.shape[-2] > 1 else ()), DEPTH)
-        axes = axes if batch is None else ((batch if tensor.shape[0] > 1 else ()), *axes)
+        at = -2 if label == "l" else -1
+        mine = (Atom(label, tensor.shape[at]),) if tensor.shape[at] > 1 else ()
+        axes = (mine, DEPTH) if label == "l" else (DEPTH, mine)
+        if batch is not None:
+            axes = (batch if tensor.shape[0] > 1 else (), *axes)
         _place(site, name, tensor, axes, (*lead, rows, DEPTH))
         setattr(site, f"{name}_factors", factors)
         setattr(site, "learned_keys" if name == "key" else "learned_queries", learned)

@@ -120,6 +120,9 @@ class observe:
             if "attn" in name or "attention" in name:
                 self._unknown(f"the operator {space}::{name} is an attention kernel that is not known here")
             return
+        if torch._C._current_autograd_node() is not None:  # inside a backward pass: gradients only, no new sites
+            self._follow_backward(func, name, args, kwargs)
+            return
         if name.endswith("_") and not name.endswith("__"):
             name = name[:-1]
         for arg in args:
@@ -131,14 +134,16 @@ class observe:
             self._emit(kernels.native_site(name, kernels.arguments(func, args, kwargs), out, **self._seen()))
         elif name in kernels.OPAQUE:
             self._unknown(f"aten::{name} was called on packed sequences")
-        elif name in kernels.FUSED_BACKWARD:
-            self.gradients.fused(kernels.arguments(func, args, kwargs))
-        elif name == "_softmax_backward_data":
-            self.gradients.softmax(args[0], args[1])
         elif name in PRODUCTS and isinstance(out, Tensor):
             self._emit(self.products.apply(name, args, kwargs, out))
         else:
             self._emit(self._pooled(self.follower.apply(name, args, kwargs, out)))
+
+    def _follow_backward(self, func, name: str, args: tuple, kwargs: dict) -> None:
+        if name in kernels.FUSED_BACKWARD:
+            self.gradients.fused(kernels.arguments(func, args, kwargs))
+        elif name == "_softmax_backward_data":
+            self.gradients.softmax(args[0], args[1])
 
     def _pooled(self, weighted) -> Site | None:
         """The site of sum(weights * values, keys) written element by element."""
