@@ -10,7 +10,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 HOME = re.compile(r"(?<![\w.])/(?:work|farm|root|home|Users|tmp/helpers)/[\w.-]")
 TEXT = {".py", ".md", ".sh", ".toml", ".txt", ".yml", ".json", ".js", ".css", ".html", ".ipynb", ""}
-STUB = re.compile("|".join(("NotImplemented" + "Error", "TO" + "DO", "FIX" + "ME")))
+STUB = re.compile("|".join(("raise NotImplemented" + "Error", r"\bTO" + r"DO\b", r"\bFIX" + r"ME\b")))
 
 
 def tracked() -> list[pathlib.Path]:
@@ -62,5 +62,6 @@ def test_no_file_is_named_for_nothing():
     assert not names & {"utils.py", "common.py", "base.py", "helpers.py"}
 
 
-def test_no_tracked_file_is_large():
-    assert not [str(path.relative_to(ROOT)) for path in tracked() if path.stat().st_size > 1_000_000]
+def test_no_tracked_file_but_the_font_is_large():
+    large = [path.relative_to(ROOT).as_posix() for path in tracked() if path.stat().st_size > 1_000_000]
+    assert not [name for name in large if not name.endswith(".ttf")]
