@@ -81,5 +81,5 @@ def _any_product(attend: Tensor, bad: Tensor) -> Tensor:
     if attend.shape[2] == 1 and S != 1:
         table = table.expand(-1, -1, S)
     if attend.shape[0] == 1:
-        return (marks.reshape(B * heads, S) @ table[0].mT).reshape(B, heads, -1) > 0
+        return (marks.reshape(B * heads, S) @ table[0].mT).reshape(B, heads, table.shape[1]) > 0
     return marks @ table.mT > 0
