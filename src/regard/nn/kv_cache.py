@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.core.errors import CacheError, DtypeError, ShapeError
+from regard.nn.token_positions import check_not_lost, check_order, check_positions, drop_from
 
 
 class Stand(NamedTuple):
@@ -171,8 +172,10 @@ class KVCache:
         else:
             check_positions(positions, self.batch, tokens)
             new = positions.to(stored).clamp_min(-1)
-            _check_order(new)
-            stored = _drop_from(stored, new)
+            check_order(new)
+            if self.rolling:
+                check_not_lost(stored, new, self.length)
+            stored = drop_from(stored, new)
         rows = max(stored.shape[0], new.shape[0])
         stored, new = stored.expand(rows, -1), new.expand(rows, -1)
         in_order = not self.rolling or (self.aligned and positions is None and self.seen + tokens <= self.length)
@@ -250,41 +253,3 @@ class KVCache:
                     f"the cache holds {held.dtype} on {held.device} and got {name} of {new.dtype} on {new.device}; "
                     f"make one with dtype={new.dtype}, device={str(new.device)!r}"
                 )
-
-
-def check_positions(positions: Tensor, batch: int, tokens: int) -> None:
-    """Refuse positions that are not integer (batch or 1, tokens).
-
-    Raises:
-        ShapeError: Another shape.
-        DtypeError: Not integer.
-    """
-    if positions.dtype == torch.bool or positions.is_floating_point() or positions.is_complex():
-        raise DtypeError(f"positions are integers, one for each token; got {positions.dtype}")
-    if positions.dim() != 2 or positions.shape[0] not in (1, batch) or positions.shape[1] != tokens:
-        raise ShapeError(
-            f"positions have shape {tuple(positions.shape)}; {batch} sequences of {tokens} tokens need "
-            f"({batch}, {tokens}), or (1, {tokens}) where all stand alike"
-        )
-
-
-def _drop_from(stored: Tensor, new: Tensor) -> Tensor:
-    """`stored` (1 or B, slots) with -1 for what stands at or after the first real position of `new` (1 or B, T)."""
-    if new.shape[1] == 0:
-        return stored
-    first = torch.where(new < 0, torch.iinfo(new.dtype).max, new).amin(dim=1, keepdim=True)
-    return torch.where(stored >= first, -1, stored)
-
-
-def _check_order(positions: Tensor) -> None:
-    """Within a call, later tokens must stand later. Reads values, so it is left out of compiled graphs and single steps."""
-    if positions.shape[1] < 2 or torch.compiler.is_compiling():
-        return
-    before = positions.cummax(dim=1).values[:, :-1]
-    wrong = (positions[:, 1:] >= 0) & (positions[:, 1:] <= before)
-    if wrong.any():
-        sample, token = (int(i) for i in wrong.nonzero()[0])
-        raise ShapeError(
-            f"positions must increase within a sample: sample {sample} has {int(before[sample, token])} and later "
-            f"{int(positions[sample, token + 1])}; give padding tokens the position -1, and each sequence its own row"
-        )
