@@ -125,6 +125,7 @@ class observe:
             return
         if name.endswith("_") and not name.endswith("__"):
             name = name[:-1]
+            self._forget_written(args)
         for arg in args:
             if isinstance(arg, nn.Parameter):
                 self._learn(arg)
@@ -200,6 +201,12 @@ class observe:
     def _unknown(self, text: str) -> None:
         where = source_line()
         self.seen.note(f"{text} ({self.stack.path or 'root'}, {where})" if where else text)
+
+    def _forget_written(self, args: tuple) -> None:
+        """A buffer that is written to holds data (a cache), not something learned."""
+        key = key_of(args[0]) if args and isinstance(args[0], Tensor) else None
+        if key is not None and key[0] in self.lineage.learned:
+            self.lineage.learned.discard(key[0])
 
     def _learn(self, tensor: Tensor) -> None:
         key = key_of(tensor)
