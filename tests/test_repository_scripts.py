@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import stat
 import subprocess
+import sys
 
 import pytest
 
@@ -61,8 +62,11 @@ def test_without_a_python_the_script_says_what_to_install(checkout):
 
 
 def test_an_old_python_is_passed_over(checkout):
-    command(checkout / "bin" / "python3", "exit 1")
+    too_old = f'[ "$1" = -c ] && exec {sys.executable} -c "import sys; sys.version_info = (3, 9, 20); ${{2#*; }}"'
+    command(checkout / "bin" / "python3", too_old)
     assert "no Python 3.10 or newer" in run(checkout, "test").stderr
+    command(checkout / "bin" / "python3", too_old.replace("(3, 9, 20)", "(3, 10, 0)"))
+    assert "no Python 3.10 or newer" not in run(checkout, "test").stderr
 
 
 def test_without_the_venv_module_the_script_says_which_package_has_it(checkout):
