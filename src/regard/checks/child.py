@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 from regard.checks.load import load, source_of
 from regard.checks.plain import plain
 from regard.checks.report import Report
+from regard.checks.settings import declaration
 from regard.core.errors import RegardError, TargetError
 
 CUDA_WANTED = (
@@ -66,7 +67,7 @@ def examine(job: dict[str, Any], tell: Any) -> Report:
         loaded = load(target)
         status = "not-exercised"
         tell("check")
-        report = checker(job["checker"])(loaded.obj, **arguments(job))
+        report = checker(job["checker"])(loaded.obj, **arguments(job, loaded.name))
     except TargetError as error:
         return Report(target, status, str(error))
     except SystemExit as error:
@@ -95,7 +96,7 @@ def checker(place: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def arguments(job: dict[str, Any]) -> dict[str, Any]:
+def arguments(job: dict[str, Any], name: str) -> dict[str, Any]:
     """Keyword arguments for the checker: what was not given is left out."""
     given: dict[str, Any] = {name: tuple(job[name]) for name in ("select", "ignore") if job.get(name)}
     if job.get("init"):
@@ -103,7 +104,7 @@ def arguments(job: dict[str, Any]) -> dict[str, Any]:
     if job.get("design"):
         from regard.checks.design import Design
 
-        given["design"] = Design.from_toml(job["design"])
+        given["design"] = Design.from_mapping(declaration(Path(job["design"]), name))
     return {**given, "seed": job["seed"]}
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from regard.checks.report import Report
 from regard.checks.waivers import place_of
-from regard.views.report_text import counts_text, number
+from regard.views.report_text import counts_text, number, relative
 
 COMMAND = {"error": "error", "warning": "warning", "question": "notice"}
 
@@ -27,12 +25,6 @@ def render(reports: Sequence[Report]) -> str:
             f"{report.target}: {counts_text(report)}" if report.status == "checked" else f"{report.target}: not checked"
         )
     return "".join(line + "\n" for line in lines)
-
-
-def relative(file: str) -> str:
-    """The path from the current folder with forward slashes; as it is where it lies outside."""
-    near = os.path.relpath(file)
-    return Path(file if near.startswith("..") else near).as_posix()
 
 
 def _command(kind: str, where: str | None, title: str, text: str) -> str:

@@ -14,7 +14,7 @@ from regard.checks.pages import pages
 from regard.checks.plain import plain
 from regard.checks.report import Finding, Report
 from regard.checks.waivers import place_of
-from regard.views.report_github import relative
+from regard.views.report_text import relative
 
 LEVEL = {"error": "error", "warning": "warning", "question": "note"}
 

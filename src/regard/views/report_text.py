@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import linecache
+import os
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -16,6 +18,7 @@ from regard.checks.waivers import place_of
 STYLE = {"error": "bold red", "warning": "yellow", "question": "cyan"}
 WIDEST = 100  # columns: longer lines are hard to read
 LABEL = 12
+SHORT = {"random_in_eval": "random eval", "moved_parameters": "moved"}
 
 
 def write_report(report: Report, console: Console) -> None:
@@ -60,13 +63,69 @@ def write_summary(reports: Sequence[Report], console: Console, durations: int = 
     console.print(Text(f"{targets}: {found}{f', {waived} waived' if waived else ''}", style=style))
 
 
+def write_inferred(report: Report, console: Console) -> None:
+    """What `regard explain` prints: how the target was built and called, and what could not be found out."""
+    mark, style = ("CALLED", "bold green") if report.status == "checked" else ("NOT CALLED", "bold magenta")
+    console.print(Text.assemble((f"{mark}  ", style), (report.target, "bold")), soft_wrap=True)
+    _block(console, "reason", report.reason)
+    _verbatim(console, "defined", shown(report.where))
+    _block(console, "call", call_text(report.inferred))
+    for name, value in report.inferred.items():
+        if name != "inputs":
+            _block(console, SHORT.get(name, name.replace("_", " ")), _said(value))
+    for note in report.notes:
+        _block(console, "note", note)
+
+
+def shown(where: str | None) -> str | None:
+    """A place with its path from the current folder, where it lies inside."""
+    file, line = place_of(where)
+    return f"{relative(file)}:{line}" if file else where
+
+
+def relative(file: str) -> str:
+    """The path from the current folder with forward slashes; as it is where it lies outside."""
+    try:
+        near = os.path.relpath(file)
+    except ValueError:  # another drive
+        near = ".."
+    return Path(file if near.startswith("..") else near).as_posix()
+
+
+def call_text(inferred: dict[str, Any]) -> str:
+    """ "query=x (3, 7, 32) BLD, key=x, value=x" from the inputs that were inferred; "" where none were."""
+    parts, seen = [], set()
+    for name, source in (inferred.get("inputs") or {}).items():
+        tensor = source.get("source", "?") if isinstance(source, dict) else str(source)
+        parts.append(f"{name}={tensor}")
+        if isinstance(source, dict) and tensor not in seen:
+            seen.add(tensor)
+            parts[-1] += f" {tuple(source.get('shape', ()))} {source.get('layout', '')}".rstrip()
+    return ", ".join(parts)
+
+
+def _said(value: Any) -> str:
+    """A value of `inferred` in words; what was looked for and not found is said too."""
+    if value is None or value == [] or value == {}:
+        return "none found"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{k}={_said(v) if isinstance(v, dict | list | bool) else v}" for k, v in value.items())
+    if isinstance(value, list | tuple) and all(isinstance(v, int | float) for v in value):
+        return f"({', '.join(map(str, value))})"
+    if isinstance(value, list):
+        return "; ".join(_said(v) for v in value)
+    return str(value)
+
+
 def counts_text(report: Report) -> str:
     """ "14 checks: 11 passed, 1 failed, 1 question, 1 not exercised" """
     counts = report.counts
     waived = sum(o.result == "waived" for o in report.outcomes)
     parts = [f"{counts['passed']} passed", f"{counts['failed']} failed", _plural(counts["questions"], "question")]
     parts += [f"{counts['not_exercised']} not exercised"] + [f"{waived} waived"] * bool(waived)
-    return f"{_plural(counts['checks'], 'check')}: {', '.join(parts)} ({report.seconds:.1f} s)"
+    return f"{_plural(counts['checks'], 'check')}: {', '.join(parts)}"
 
 
 def _plural(count: int, word: str) -> str:
@@ -83,7 +142,8 @@ def _verdict(console: Console, report: Report) -> None:
         mark, style = "NOTHING PASSED", "bold magenta"
     else:
         mark, style = "ok", "bold green"
-    console.print(Text.assemble((f"{mark}  ", style), (report.target, "bold")), soft_wrap=True)
+    seconds = (f"  ({report.seconds:.1f} s)", "dim")
+    console.print(Text.assemble((f"{mark}  ", style), (report.target, "bold"), seconds), soft_wrap=True)
 
 
 def _finding(console: Console, finding: Finding, report: Report) -> None:
@@ -95,7 +155,7 @@ def _finding(console: Console, finding: Finding, report: Report) -> None:
     if finding.measured is not None:
         allowed = f", allowed {number(finding.allowed)}" if finding.allowed is not None else ""
         _block(console, "measured", f"{number(finding.measured)}{allowed}")
-    _block(console, "call", report.inferred.get("call"))
+    _block(console, "call", call_text(report.inferred))
     _source_line(console, finding.where)
     _block(console, "cause", finding.cause)
     _block(console, "fix", finding.fix)
@@ -117,7 +177,7 @@ def _source_line(console: Console, where: str | None) -> None:
         return
     file, line = place_of(where)
     text = linecache.getline(file, line).strip() if file and line else ""
-    _block(console, "where", where)
+    _verbatim(console, "where", shown(where))
     if text:
         _verbatim(console, "", f"{line} | {text}")
 

@@ -1,0 +1,142 @@
+"""The command `regard`: each sub-command is one public function, and its help is that function's first line.
+
+Nothing here imports torch: help, list and rule answer at once, and the checks run in other processes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="Attention you can trust: find silent bugs in attention code, and see what a model attends to.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Targets = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="TARGET...", help="file.py, file.py:Name, package.module:Name or a folder", show_default=False
+    ),
+]
+Init = Annotated[
+    list[str], typer.Option("--init", metavar="NAME=VALUE", help="constructor argument, a Python literal; repeatable")
+]
+DesignFile = Annotated[Path | None, typer.Option("--design", metavar="FILE.toml", help="what the author declares")]
+Seed = Annotated[int, typer.Option("--seed", help="the same seed gives the same report")]
+Timeout = Annotated[float, typer.Option("--timeout", help="seconds for one target")]
+Memory = Annotated[
+    str, typer.Option("--memory", help="what one target may allocate; 0 = no limit (limits hold on Linux)")
+]
+
+
+@app.command()
+def check(
+    targets: Targets = None,
+    init: Init = [],  # noqa: B006 - typer reads the default and never changes it
+    design: DesignFile = None,
+    select: Annotated[list[str], typer.Option(help="only rules whose code or name begins so; repeatable")] = [],  # noqa: B006
+    ignore: Annotated[list[str], typer.Option(help="not these rules; repeatable")] = [],  # noqa: B006
+    waive: Annotated[list[str], typer.Option(metavar="CODE=REASON", help="a rule to live with, and why")] = [],  # noqa: B006
+    format: Annotated[str, typer.Option(help="text, json, sarif, github or junit")] = "text",
+    out: Annotated[Path | None, typer.Option(help="write the report to this file")] = None,
+    seed: Seed = 0,
+    timeout: Timeout = 60.0,
+    memory: Memory = "4GB",
+    jobs: Annotated[int, typer.Option(help="targets at once; 0 = one per processor, at most 4")] = 0,
+    strict: Annotated[bool, typer.Option("--strict", help="exit 2 if any target was not exercised")] = False,
+    baseline: Annotated[Path | None, typer.Option(help="JSON report of an earlier run: only what is new fails")] = None,
+    durations: Annotated[int, typer.Option(help="print the N slowest checks")] = 0,
+) -> None:
+    """Run every check on attention code and report what is wrong, with the line, the numbers, the cause and the fix.
+
+    Exit status: 1 if anything of level error was found; else 2 if a named target, or every target of a folder, was not
+    exercised (or the command was asked wrongly); else 0. Without TARGET, `[tool.regard.check] targets` of pyproject.toml.
+    """
+    from regard.cli_check import Request, session
+
+    request = Request(
+        targets=targets or [],
+        init=init,
+        design=design,
+        select=select,
+        ignore=ignore,
+        waive=waive,
+        format=format,
+        out=out,
+        seed=seed,
+        timeout=timeout,
+        memory=memory,
+        jobs=jobs,
+        strict=strict,
+        baseline=baseline,
+        durations=durations,
+    )
+    raise typer.Exit(_refusing(lambda: session(request)))
+
+
+@app.command()
+def explain(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="file.py:Name or package.module:Name")],
+    init: Init = [],  # noqa: B006
+    design: DesignFile = None,
+    seed: Seed = 0,
+    timeout: Timeout = 60.0,
+    memory: Memory = "4GB",
+) -> None:
+    """Say how a target is built and called, what was inferred about it, and what could not be; no rule is applied."""
+    from regard.cli_check import Request, explain_session
+
+    request = Request(targets=[target], init=init, design=design, seed=seed, timeout=timeout, memory=memory)
+    raise typer.Exit(_refusing(lambda: explain_session(request)))
+
+
+@app.command("list")
+def list_(folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="a folder or a file")]) -> None:
+    """List the attention that stands in the Python files of a folder; reads them, and imports and runs nothing."""
+    from regard.checks.discover import discover
+
+    found, unreadable = _refusing(lambda: discover(folder))
+    for candidate in found:
+        typer.echo(f"{candidate.file}:{candidate.line}: {candidate.kind} {candidate.name} ({candidate.why})")
+    for bad in unreadable:
+        typer.echo(f"{bad.file}: cannot be read: {bad.reason}", err=True)
+    typer.echo(f"{len(found)} found, {len(unreadable)} files could not be read", err=True)
+
+
+@app.command()
+def rule(
+    code: Annotated[str | None, typer.Argument(metavar="CODE", help="such as ATT101, or a rule's name")] = None,
+) -> None:
+    """Print the page of a rule: what goes wrong, why it matters, usual causes, bad and good code. Without CODE: all rules."""
+    from regard.checks import pages
+
+    if code is not None:
+        typer.echo(_refusing(lambda: pages.page(code)).text())
+        return
+    every = pages.pages()
+    width = max(len(page.name) for page in every)
+    for page in every:
+        typer.echo(f"{page.code}  {page.name.ljust(width)}  {page.title}")
+    typer.echo(f"{len(every)} rules", err=True)
+
+
+def _refusing(work):
+    """Run, and turn what regard refuses into one sentence on stderr and exit status 2."""
+    from regard.core.errors import RegardError
+
+    try:
+        return work()
+    except RegardError as error:
+        typer.echo(f"regard: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+def main() -> None:
+    """Entry point of the command."""
+    app()
