@@ -28,7 +28,8 @@ def mean_and_max_over_space(x: Tensor) -> tuple[Tensor, Tensor]:
     if not _needs_gradient(x):
         return x.mean((2, 3), keepdim=True), x.amax((2, 3), keepdim=True)
     largest, place = F.adaptive_max_pool2d(x.detach(), 1, return_indices=True)
-    mean, largest = _MeanAndMax.apply(x.flatten(2), largest.flatten(2), place.flatten(2), 2)
+    innermost = 1 if is_channels_last(x) else 2
+    mean, largest = _MeanAndMax.apply(x.flatten(2), largest.flatten(2), place.flatten(2), 2, innermost)
     return mean[..., None], largest[..., None]
 
 
@@ -45,7 +46,7 @@ def mean_and_max_over_channels(x: Tensor) -> tuple[Tensor, Tensor]:
     seen = x.permute(0, 2, 3, 1) if axis == 3 else x
     if _needs_gradient(x):
         largest, place = seen.detach().max(axis, keepdim=True)
-        mean, largest = _MeanAndMax.apply(seen, largest, place, axis)
+        mean, largest = _MeanAndMax.apply(seen, largest, place, axis, 3)
     else:
         mean, largest = seen.mean(axis, keepdim=True), seen.amax(axis, keepdim=True)
     return (mean.permute(0, 3, 1, 2), largest.permute(0, 3, 1, 2)) if axis == 3 else (mean, largest)
@@ -70,20 +71,22 @@ def _needs_gradient(x: Tensor) -> bool:
 
 
 class _MeanAndMax(torch.autograd.Function):
-    """Mean along one axis, and a maximum that was found before, with one gradient for both."""
+    """Mean along one axis, and a maximum that was found before, with one gradient for both.
+
+    `innermost` is the axis whose entries lie side by side in memory; the gradient is written in that order.
+    """
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, largest: Tensor, place: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    def forward(x: Tensor, largest: Tensor, place: Tensor, axis: int, innermost: int) -> tuple[Tensor, Tensor]:
         return x.mean(axis, keepdim=True), largest.clone()
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
-        x, _, place, axis = inputs
+        x, _, place, axis, innermost = inputs
         ctx.save_for_backward(place)
-        ctx.axis, ctx.size = axis, x.shape[axis]
-        ctx.order = sorted(range(x.ndim), key=lambda a: -x.stride(a))
+        ctx.axis, ctx.size, ctx.innermost = axis, x.shape[axis], innermost
 
     @staticmethod
     def backward(ctx, mean_gradient: Tensor, max_gradient: Tensor):
@@ -91,6 +94,5 @@ class _MeanAndMax(torch.autograd.Function):
         shape = list(mean_gradient.shape)
         shape[ctx.axis] = ctx.size
         spread = (mean_gradient / ctx.size).expand(shape)
-        home = [ctx.order.index(a) for a in range(len(shape))]
-        written = spread.permute(ctx.order).contiguous().permute(home)  # in the memory order of the input
-        return written.scatter_add_(ctx.axis, place, max_gradient.to(written.dtype)), None, None, None
+        written = spread.movedim(ctx.innermost, -1).contiguous().movedim(-1, ctx.innermost)
+        return written.scatter_add_(ctx.axis, place, max_gradient.to(written.dtype)), None, None, None, None
