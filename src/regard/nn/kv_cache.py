@@ -127,7 +127,7 @@ class KVCache:
             DtypeError: Keys or values of another dtype or device than the cache.
             ShapeError: `positions` is neither (B, T) nor (1, T), or does not increase.
         """
-        self._check(key, value)
+        self.check(key, value)
         tokens = key.shape[2]
         stand, slots, self.positions = self._plan(tokens, positions)
         held = self._write_in_order(key, value) if slots is None else self._write_rolling(key, value, slots)
@@ -230,7 +230,12 @@ class KVCache:
                 f"make it longer (length={end}), or call reset() before a new sequence"
             )
 
-    def _check(self, key: Tensor, value: Tensor) -> None:
+    def check(self, key: Tensor, value: Tensor) -> None:
+        """Refuse keys and values that are not of the batch, heads, widths, dtype and device of this cache.
+
+        Raises:
+            CacheError, DtypeError, ShapeError: With the numbers and the way out.
+        """
         B, H, _, D = self.key.shape
         Dv = self.value.shape[3]
         if key.dim() != 4 or value.dim() != 4 or key.shape[2] != value.shape[2]:

@@ -16,7 +16,7 @@ from regard.core.mask import structure
 from regard.core.mask.band import Band, sliding_window
 from regard.core.mask.expression import And, Mask
 from regard.core.mask.sequences import Documents, Lengths, Padding
-from regard.core.mask.table import from_bool
+from regard.core.mask.table import Dense, from_bool
 from regard.nn.kv_cache import KVCache
 
 
@@ -47,7 +47,7 @@ class CachedMask:
     Attributes:
         positions: What to append with: None, or the caller's, with -1 for what the mask says is padding.
         stand: Where queries and keys will stand.
-        mask: What to attend with: None, a `Mask`, or a bool tensor.
+        mask: What to attend with.
 
     Raises:
         MaskError, ShapeError: The mask shows the future to a token, or does not fit.
@@ -62,27 +62,25 @@ class CachedMask:
         cache: KVCache,
         sizes: tuple[int, int, int],
     ):
-        table = given if isinstance(given, Tensor) else None
-        mask = own if isinstance(given, Tensor) else combine(own, given)
-        _check_past_only(mask, table, sizes[2])
+        mask = combine(own, given)
+        _check_past_only(mask, sizes[2])
         _check_reach(mask, cache)
         self.positions = positions
         self._keep: Tensor | None = None  # (B, S), by order of arrival
         if positions is not None or not cache.aligned:
             mask = self._settle_padding(mask, cache, sizes[2])
         self.stand = cache.stand(sizes[2], self.positions)
-        fitted = self._fit(mask, cache, sizes)
-        self.mask = fitted if table is None else self._with_table(fitted, table, cache, sizes)
+        self.mask = self._fit(mask, cache, sizes)
 
     def _settle_padding(self, mask: Mask | None, cache: KVCache, tokens: int) -> Mask | None:
         """Say padding as the position -1: `keep` goes by the order of arrival, which positions no longer tell."""
         factors = () if mask is None else mask.parts if isinstance(mask, And) else (mask,)
         others = []
         for factor in factors:
-            if isinstance(factor, Documents):
+            if isinstance(factor, Documents | Dense):
                 raise MaskError(
-                    "documents() with a cache counts tokens as they came; leave positions out, or give each document "
-                    "its own row"
+                    f"{factor!r} with a cache counts tokens as they came; leave positions out, and hide padding with "
+                    "padding(keep)"
                 )
             if isinstance(factor, Padding):
                 self._hide(factor.keep, cache, tokens)
@@ -109,7 +107,7 @@ class CachedMask:
     def _fit(self, mask: Mask | None, cache: KVCache, sizes: tuple[int, int, int]) -> Mask | None:
         B, H, T = sizes
         queries, keys, offset = self.stand
-        if mask is None and offset is not None:
+        if offset is not None and (mask is None or (T == 1 and _hides_nothing_before(mask, offset))):
             return None
         fitted = sliding_window() if mask is None else mask
         if offset is not None and fitted.offset is None and _by_column(fitted):
@@ -122,18 +120,12 @@ class CachedMask:
         fitted.places(T, keys.shape[1], batch=B, heads=H)  # refuses now, while the cache is unchanged
         return fitted
 
-    def _with_table(
-        self, mask: Mask | None, table: Tensor, cache: KVCache, sizes: tuple[int, int, int]
-    ) -> Mask | Tensor:
-        B, H, T = sizes
-        S = self.stand.key_positions.shape[1]
-        if cache.rolling:
-            raise MaskError("a rolling cache keeps no fixed column for a key; give the mask as a Mask, not as a tensor")
-        written = from_bool(table)
-        written.places(T, S, batch=B, heads=H)
-        if mask is None:
-            return written
-        return mask.materialise(T, S, batch=B, heads=H, device=table.device) & written.attend
+
+def _hides_nothing_before(mask: Mask, position: int) -> bool:
+    """Whether a query at this position sees all of 0 .. position, as far as bands can tell."""
+    form = structure.of(mask)
+    near = form.left is not None and form.left < position
+    return form.plain and mask.offset is None and not form.padding and not near and form.right in (None, 0)
 
 
 def _by_column(mask: Mask) -> bool:
@@ -142,10 +134,10 @@ def _by_column(mask: Mask) -> bool:
     return all(isinstance(part, Band | Padding | Lengths | Documents) for part in parts)
 
 
-def _check_past_only(mask: Mask | None, table: Tensor | None, tokens: int) -> None:
+def _check_past_only(mask: Mask | None, tokens: int) -> None:
     """Refuse what can be seen not to be causal: the result would depend on how many tokens come at a time."""
     form = structure.of(mask)
-    if form.rest or table is not None:
+    if form.rest:
         return  # a prefix, global tokens, a mask written out: only the author knows
     if form.right is not None and form.right > 0:
         raise MaskError(

@@ -231,6 +231,7 @@ class MultiHeadAttention(nn.Module):
         if cache is None:
             mask, stand = self._without_cache(mask, positions, B, T, k.shape[2], q.device)
         else:
+            cache.check(k, v)
             cached = CachedMask(self.mask, mask, positions, cache, (B, H, T))
             mask, stand, positions = cached.mask, cached.stand, cached.positions
         if self.position is not None:
