@@ -138,5 +138,13 @@ def _refusing(work):
 
 
 def main() -> None:
-    """Entry point of the command."""
-    app()
+    """Entry point of the command. A fault of our own exits with 2, never with the 1 that says that something was found."""
+    import sys
+    import traceback
+
+    try:
+        app()
+    except Exception:
+        traceback.print_exc()
+        typer.echo("regard: this is a fault in regard itself; please report it with the lines above", err=True)
+        sys.exit(2)

@@ -65,20 +65,32 @@ def pages(folder: Path = CATALOG) -> list[Page]:
     """Every rule of the catalogue and the two about waivers, by code."""
     found = list(WAIVER_PAGES)
     for file in sorted(folder.glob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        for node in tree.body:
             if isinstance(node, ast.FunctionDef):
-                found += [p for d in node.decorator_list if (p := _page(node, d, file))]
+                found += [p for d in node.decorator_list if (p := _page(node, d, file, _constants(tree)))]
     return sorted(found, key=lambda page: page.code)
 
 
-def _page(node: ast.FunctionDef, decorator: ast.expr, file: Path) -> Page | None:
+def _constants(tree: ast.Module) -> dict[str, ast.expr]:
+    return {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _page(node: ast.FunctionDef, decorator: ast.expr, file: Path, constants: dict[str, ast.expr]) -> Page | None:
     """The page of a function decorated with `@rule("ATT101", kinds=(...))`."""
     if not (isinstance(decorator, ast.Call) and getattr(decorator.func, "id", "") == "rule" and decorator.args):
         return None
-    given = {k.arg: k.value for k in decorator.keywords}
-    kinds = tuple(ast.literal_eval(given["kinds"])) if "kinds" in given else ()
+    kinds = {k.arg: k.value for k in decorator.keywords}.get("kinds", ast.Tuple([]))
+    if isinstance(kinds, ast.Name):  # a constant of the same file; elsewhere the page names no kinds
+        kinds = constants.get(kinds.id, ast.Tuple([]))
     doc = inspect.cleandoc(ast.get_docstring(node) or "")
-    return Page(ast.literal_eval(decorator.args[0]), node.name, kinds, doc, str(file))
+    return Page(ast.literal_eval(decorator.args[0]), node.name, tuple(ast.literal_eval(kinds)), doc, str(file))
 
 
 def page(code: str) -> Page:
