@@ -4,7 +4,8 @@ Try to find the faults by reading. Then let the checker look, which reads nothin
 
     regard check examples/tutorial_attention.py
 
-Right: FusedSelfAttention, PerHeadSelfAttention, MultiHeadAttention, CrossAttention, CachedCausalAttention.
+Right: FusedSelfAttention, PerHeadSelfAttention (made of OneHead), MultiHeadAttention, CrossAttention,
+CachedCausalAttention.
 Wrong, with the answer at the end of this file: HeadListAttention, ReshapedHeadsAttention, EncoderAttention,
 TranslationAttention, SentenceAttention, StreamingAttention, ClassifierAttention.
 

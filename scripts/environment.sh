@@ -23,7 +23,8 @@ find_python() { # the first Python that is new enough
     fi
   done
   stop "no Python 3.10 or newer was found on PATH." \
-    "Install one (Debian, Ubuntu: apt-get install python3 python3-venv), or name yours: PYTHON=/path/to/python3 $0"
+    "Install one (Debian, Ubuntu: apt-get install python3 python3-venv)," \
+    "or name yours: PYTHON=/path/to/python3 $0"
 }
 
 torch_here() { # "none", "old VERSION" or "kept VERSION"
@@ -52,7 +53,8 @@ make_environment() { # make_environment FOLDER: a new one; it sees the system's 
     tail -n 3 "$1/make.log" >&2
     rm -rf "$1"
     stop "$python could not make an environment (python -m venv)." \
-      "Debian, Ubuntu: apt-get install python3-venv. Or activate an environment of yours first, then run $0 again."
+      "Debian, Ubuntu: apt-get install python3-venv" \
+      "Or activate an environment of yours first, then run $0 again."
   fi
 }
 
@@ -84,8 +86,10 @@ pip_install() { # pip_install LOG ARGUMENTS...
   if ! watch "$log" "$bin/python" -m pip install --disable-pip-version-check --no-input --progress-bar off "$@"; then
     grep -E '^(ERROR|error)|No space|Timeout' "$log" | tail -n 4 >&2 || tail -n 4 "$log" >&2
     stop "the installation failed; pip's full output is in $log." \
-      "No network? pip needs the package index: behind a proxy set HTTPS_PROXY, with a folder of wheels set PIP_FIND_LINKS." \
-      "Disk full? A CPU torch takes 1 GB, a CUDA one 6 GB. Then run $0 again: what is there already is not fetched twice."
+      "No network? pip needs the package index. Behind a proxy, set HTTPS_PROXY;" \
+      "with a folder of wheels, set PIP_FIND_LINKS." \
+      "Disk full? A CPU torch takes 1 GB, a CUDA one 6 GB." \
+      "Then run $0 again; what is there is not fetched twice."
   fi
 }
 
@@ -105,7 +109,8 @@ prepare() { # prepare EXTRA: after it, $bin has python and regard with that extr
     none) set -- "$1" -c constraints.txt ; say "[2/2] installing torch 2.13.0 and regard${1:+ with the extra '$1'} (once; some minutes)" ;;
     kept*) say "[2/2] installing regard${1:+ with the extra '$1'}; torch ${torch#kept } is kept" ;;
     old*) stop "$venv has torch ${torch#old }, and regard needs 2.8 or newer." \
-      "To leave that torch alone: run 'deactivate', then $0 again; it makes an environment of its own in .venv." ;;
+      "To leave that torch alone: run 'deactivate', then $0 again;" \
+      "it makes an environment of its own in .venv." ;;
   esac
   extra=$1
   shift
