@@ -41,14 +41,14 @@ def infer_masks(case: Case) -> list[MaskUse]:
     if case.design.mask_argument and case.design.mask_argument not in names:
         names.append(case.design.mask_argument)
     for name in names:
-        call = _call_for(case, name)
+        call = call_for(case, name)
         use = infer_mask(case, name, call)
         if use is not None:
             found.append(use)
     return found
 
 
-def _call_for(case: Case, name: str) -> Call:
+def call_for(case: Case, name: str) -> Call:
     """Masks of a context need the call that has one."""
     if case.cross is not None and any(w in name for w in ("context", "memory", "encoder", "cross", "kv", "src_mask", "v_mask", "k_mask")):
         return case.cross

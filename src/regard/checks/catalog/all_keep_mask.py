@@ -1,0 +1,75 @@
+"""A mask that hides nothing changes nothing."""
+
+from __future__ import annotations
+
+import torch
+
+from regard.checks.case import Case, Verdict
+from regard.checks.masks import mask_uses, masked
+from regard.checks.rule import rule
+
+
+@rule("ATT104", kinds=("mask-shifted", "causal-missing", "mask-inverted"))
+def all_keep_mask(case: Case) -> list[Verdict]:
+    """With every key kept, the output equals the output without a mask.
+
+    What goes wrong: the mask is shifted by a class token or a prefix, its polarity is inverted, or giving any mask
+    switches something else off (the causal flag, most often).
+    Why it matters: the two ways of saying "nothing is padded" train two different models.
+
+    Bad:
+        y = sdpa(q, k, v, attn_mask=mask, is_causal=self.causal and mask is None)
+    Good:
+        y = sdpa(q, k, v, attn_mask=mask & causal)
+    """
+    out = []
+    for use, call in mask_uses(case):
+        case.need(use.parameter not in case.signature.required, "it always needs a mask")
+        batch = case.sample(1, call=call)
+        plain = case.run(batch, call=call)
+        keep = torch.ones(batch[use.source].shape[:2], dtype=torch.bool)
+        change = case.difference(masked(case, call, use, batch, keep), plain)
+        if change <= case.big or (use.said == "" and not use.works and use.dtype != "additive" and _flip_neutral(case, use, call)):
+            continue
+        whole = use.shape in ("TS", "BTS", "B1TS", "HTS", "BHTS")
+        if whole and case.facts.get("causal"):
+            out.append(Verdict("question", f"a {use.parameter} that keeps everything turns causality off: is it meant to replace the causal mask?", kind="causal-missing", measured=change, allowed=case.tolerance))
+            continue
+        kind = _kind(case, use)
+        out.append(Verdict(
+            "error", f"a {use.parameter} that hides nothing changes the output by {change:.2g} (relative)", kind=kind, measured=change, allowed=case.tolerance,
+            example=f"all {keep.shape[1]} keys kept", cause=CAUSES[kind], fix=FIXES[kind],
+        ))  # fmt: skip
+    return out
+
+
+CAUSES = {
+    "causal-missing": "when a mask is given, the causal mask is not applied",
+    "mask-inverted": "True hides where the author says that it keeps",
+    "mask-shifted": "the mask is padded on the wrong side, or with the wrong value, for the tokens that the module adds",
+    None: "giving a mask takes another path than giving none",
+}
+FIXES = {
+    "causal-missing": "combine the two masks with &",
+    "mask-inverted": "invert the mask where it is applied",
+    "mask-shifted": "F.pad(mask, (extra, 0), value=True) when the extra tokens come first",
+    None: "compare both paths step by step",
+}
+
+
+def _flip_neutral(case: Case, use, call) -> bool:
+    from regard.checks.masks import flipped
+
+    batch = case.sample(1, call=call)
+    keep = torch.ones(batch[use.source].shape[:2], dtype=torch.bool)
+    return case.difference(masked(case, call, flipped(use), batch, keep), case.run(batch, call=call)) <= case.tolerance
+
+
+def _kind(case: Case, use) -> str | None:
+    from regard.checks.mask_cause import mask_cause
+    from regard.checks.masks import call_for
+
+    if case.facts.get("causal"):
+        return "causal-missing"
+    kind = mask_cause(case, call_for(case, use.parameter), use)[0]
+    return kind if kind in ("mask-inverted", "mask-shifted") else None

@@ -1,0 +1,44 @@
+"""The author's words say batch first; the mixing says sequence first."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from regard.checks.case import Case, Verdict
+from regard.checks.rule import rule
+from regard.checks.shape_names import layout_hint
+
+BATCH_FIRST = r"\(\s*(b|bs|bsz|batch(_size)?)\s*,\s*(l|t|n|s|seq\w*|len\w*|time|tokens|num\w*)\s*,\s*\w+\s*\)|\[\s*(b|bs|bsz|batch(_size)?)\s*,\s*(l|t|n|s|seq\w*|len\w*)\s*,\s*\w+\s*\]|batch[ _-]first"
+
+
+@rule("ATT302", kinds=("batch-first",))
+def batch_first_contradiction(case: Case) -> Verdict | None:
+    """Where the author writes (batch, length, channels), tokens of one item mix, not items of one position.
+
+    What goes wrong: nn.MultiheadAttention and nn.TransformerEncoderLayer are sequence-first unless batch_first=True is
+    given; batch-first tensors run without an error, and attention runs along the batch.
+    Why it matters: every sample attends to the other samples at its own position.
+
+    Bad:
+        self.attn = nn.MultiheadAttention(d, h)                     # x is (B, L, D)
+    Good:
+        self.attn = nn.MultiheadAttention(d, h, batch_first=True)
+    """
+    source = case.call.sources[case.call.query]
+    case.need(source.layout.axes in ("LBD", "BLD"), "no sequence with a batch axis")
+    if not case.facts.get("axis_by_behaviour"):
+        return None
+    said = case.evidence.says(BATCH_FIRST)
+    argument = next(iter(case.call.arguments))
+    if said is None and layout_hint(case.subject.forward, argument) == "BLD":
+        said = f"the names given to {argument}.shape"
+    if said is None:
+        return None
+    inner = any(isinstance(m, nn.MultiheadAttention) and not m.batch_first for m in case.subject.pristine.modules()) if case.subject.is_module else False
+    return Verdict(
+        "error",
+        f"the author says batch first ({said!r}), but tokens mix along the first axis and never along the second",
+        kind="batch-first", measured="mixing along axis 0 only", allowed="mixing along axis 1 only",
+        cause="an nn.MultiheadAttention with batch_first=False inside" if inner else "the layers inside are sequence-first",
+        fix="pass batch_first=True, or transpose(0, 1) before and after", example=f"input {tuple(source.shape)}",
+    )  # fmt: skip

@@ -1,0 +1,47 @@
+"""Items of a batch do not see each other."""
+
+from __future__ import annotations
+
+
+from regard.checks.case import Case, Verdict
+from regard.checks.cross_talk import cause_of_cross_talk
+from regard.checks.influence import replace_token
+from regard.checks.rule import rule
+
+
+@rule("ATT301", kinds=("batch-cross-talk", "batch-first", "softmax-axis-batch"))
+def batch_independence(case: Case) -> Verdict | None:
+    """An item's output does not depend on the other items of its batch.
+
+    What goes wrong: heads are folded into the batch and unfolded in another order, a reshape stands where a transpose
+    is needed, a softmax runs over the batch axis, or a sequence-first layer is given batch-first tensors.
+    Why it matters: training mixes samples without an error; results change with the batch they are served in.
+
+    Bad:
+        x = x.reshape(L, B, D)            # B, L, D read as L, B, D
+    Good:
+        x = x.transpose(0, 1)
+    References: pytorch nn.MultiheadAttention, batch_first.
+    """
+    case.need(case.call.sources[case.call.query].batch > 1, "the call runs for one item at a time only")
+    case.need_determinism()
+    batch, base = case.base
+    moved = {n: x.clone() for n, x in batch.items()}
+    for x in moved.values():
+        for b in range(1, x.shape[0]):
+            for t in range(x.shape[1]):
+                replace_token(x, b, t, number=b * 100 + t)
+    out = case.run(moved)
+    size = max(float(base.abs().max()), 1e-12)
+    change = float((out[0] - base[0]).abs().nan_to_num(0).max()) / size
+    if change <= case.big:
+        return None
+    kind, cause, fix = cause_of_cross_talk(case)
+    return Verdict(
+        "error",
+        f"item 0 changes by {change:.2g} (relative) when only the other items of the batch are replaced",
+        kind=kind, measured=change, allowed=case.tolerance, cause=cause, fix=fix,
+        example=f"batch {base.shape[0]}, length {next(iter(batch.values())).shape[1]}, random tokens",
+    )  # fmt: skip
+
+

@@ -1,0 +1,83 @@
+"""With a cache, piece by piece, the output is that of one call."""
+
+from __future__ import annotations
+
+from regard.checks.cache_cause import cache_cause
+from regard.checks.case import Case, Verdict
+from regard.checks.infer_cache import chunks, open_stream
+from regard.checks.rule import rule
+
+PLANS = ((4, 1, 1, 1, 1), (1,) * 8, (3, 2, 3), (2, 2, 2, 2), (5, 3))
+
+
+@rule("ATT203", kinds=("cache-rope-offset", "cache-position-bias", "cache-order", "cache-occupancy", "causal-missing-in-prefill", "causal-alignment", "window-off-by-one", "cache-mask"))
+def cached_equals_full(case: Case) -> Verdict | None:
+    """Feeding a sequence in chunks of 1, 2, 3 and more through the cache gives the output of one call on all of it.
+
+    What goes wrong: positions restart at 0 in each step, a relative bias uses the query length, keys are appended in the
+    wrong order, is_causal=True with fewer queries than keys, no mask in a prefill of several tokens, unwritten slots that
+    take part, another window when decoding.
+    Why it matters: generation differs from what was trained, a little at every step.
+
+    Bad:
+        q = rotate(q, torch.arange(q.size(-2)))                 # 0 at every step
+    Good:
+        q = rotate(q, past_length + torch.arange(q.size(-2)))
+    """
+    case.need(case.cache is not None, "no key-value cache was found" if not (case.signature.caches or case.signature.cache_positions) else "the cache argument could not be used in a way that we know")
+    case.need_determinism()
+    total = 8
+    batch = case.sample(6, tokens=total)
+    whole = case.run(batch) if case.cache.style != "slots" else open_stream(case).feed(batch)
+    results: dict[tuple[int, ...], float] = {}
+    for plan in PLANS:
+        try:
+            results[plan] = _difference(case, batch, whole, plan)
+        except Exception as error:
+            case.notes.append(f"cache in chunks {plan} did not run: {type(error).__name__}: {str(error)[:80]}")
+    case.need(bool(results), "no chunking runs through the cache")
+    bad = {p: d for p, d in results.items() if d > case.big}
+    if not bad:
+        return None
+    plan = min(bad, key=lambda p: (len(p), p))
+    kind, cause, fix = cache_cause(case, batch, whole, results, case.big)
+    return Verdict(
+        "error", f"fed in chunks {', '.join(map(str, plan))} through the cache, the output differs from one call by {bad[plan]:.2g} (relative)",
+        kind=kind, measured=bad[plan], allowed=case.tolerance, example=f"length {total} in chunks {plan}; right for {[p for p in results if p not in bad]}", cause=cause, fix=fix,
+    )  # fmt: skip
+
+
+def _difference(case: Case, batch, whole, plan: tuple[int, ...]) -> float:
+    import torch
+
+    stream = open_stream(case)
+    pieces = [stream.feed(c) for c in chunks(batch, list(plan))]
+    return case.difference(torch.cat(pieces, 1), whole)
+
+
+@rule("ATT204", kinds=("cache-stale",))
+def fresh_sequence(case: Case) -> Verdict | None:
+    """After the reset that the author offers, a second sequence gives what a new module gives.
+
+    What goes wrong: the reset clears a counter and not the tensors; a module keeps its cache and offers no reset; a table
+    computed for one call is kept for the next.
+    Why it matters: every conversation continues the one before.
+
+    Bad:
+        def reset(self): self.start_pos = 0
+    Good:
+        def reset(self): self.start_pos = 0; self.k_cache = self.v_cache = None
+    """
+    case.need(case.cache is not None, "no key-value cache was found")
+    case.need_determinism()
+    first, second = case.sample(7, tokens=5), case.sample(8, tokens=4)
+    fresh = open_stream(case).feed(second)
+    stream = open_stream(case)
+    stream.feed(first)
+    stream.reset()
+    if case.cache.reset is None and case.cache.style == "internal":
+        return Verdict("warning", "it keeps keys and values between calls and offers no reset: a second sequence continues the first", kind="cache-stale", measured="no reset method", allowed="a reset", cause="the cache is an attribute that is never cleared", fix="add reset_cache(), or pass the cache in and out")
+    change = case.difference(stream.feed(second), fresh)
+    if change <= case.big:
+        return None
+    return Verdict("error", f"after {case.cache.reset or 'starting anew'}, a second sequence differs by {change:.2g} (relative) from a new module's", kind="cache-stale", measured=change, allowed=case.tolerance, example="5 tokens, reset, 4 tokens", cause="something of the first sequence survives the reset", fix="clear the key and value tensors, not only the position")

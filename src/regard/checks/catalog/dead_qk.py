@@ -1,0 +1,63 @@
+"""At initialisation, queries and keys can learn."""
+
+from __future__ import annotations
+
+
+from regard.checks.case import Case, Verdict
+from regard.checks.catalog.gradients import gradients
+from regard.checks.rule import rule
+from regard.checks.sites import watch
+
+
+@rule("ATT702", kinds=("dead-qk",))
+def dead_queries_and_keys(case: Case) -> Verdict | None:
+    """As initialised, queries and keys are not both zero.
+
+    What goes wrong: both projections start at zero; the gradient of each is proportional to the other.
+    Why it matters: attention stays uniform for ever.
+
+    Bad:
+        nn.init.zeros_(self.q.weight); nn.init.zeros_(self.k.weight)
+    Good:
+        nn.init.xavier_uniform_(self.q.weight); nn.init.xavier_uniform_(self.k.weight)
+    """
+    case.need(case.subject.is_module, "a function has no parameters")
+    sites = watch(case, case.sample(), pristine=True).sites
+    sites = [s for s in sites if s.query is not None and s.key is not None]
+    case.need(bool(sites), "no queries and keys were seen inside")
+    for site in sites:
+        if float(site.query.abs().max()) == 0.0 and float(site.key.abs().max()) == 0.0:
+            dead = [n for n, g in gradients(case, pristine=True).items() if g is None or float(g.abs().max()) == 0.0]
+            return Verdict("error", "queries and keys are both zero at initialisation: neither gets a gradient, so attention stays uniform", kind="dead-qk", measured=f"no gradient for {', '.join(dead[:3])}", allowed="a gradient", where=site.where, cause="both projections are initialised to zero", fix="initialise at least one of them at random", example="as constructed")
+    return None
+
+
+@rule("ATT703", kinds=("heads-collapsed",))
+def heads_differ(case: Case) -> Verdict | None:
+    """As initialised, heads have different weights.
+
+    What goes wrong: one head's projection is copied to all; heads that start equal get equal gradients and stay equal.
+    Why it matters: eight heads do the work of one.
+
+    Bad:
+        w = torch.randn(1, d, hd).repeat(heads, 1, 1)
+    Good:
+        w = torch.randn(heads, d, hd)
+    """
+    case.need(case.subject.is_module, "a function has no parameters")
+    sites = watch(case, case.sample(), pristine=True).sites
+    ready = [s for s in sites if s.weights() is not None and s.weights().ndim == 4 and s.weights().shape[1] > 1]
+    case.need(bool(ready), "no attention with a head axis was seen inside")
+    for site in ready:
+        weights = site.weights().double()
+        spread = float((weights - weights[:, :1]).abs().max())
+        flat = float((weights - weights.mean(-1, keepdim=True)).abs().max())
+        if flat < 1e-9 or site.value is None:
+            continue
+        value = site.value.double()
+        same_values = value.ndim == 4 and value.shape[1] == weights.shape[1] and float((value - value[:, :1]).abs().max()) < 1e-12
+        if spread < 1e-12 and same_values:
+            return Verdict("error", f"all {weights.shape[1]} heads have equal weights and equal values: they will stay equal", kind="heads-collapsed", measured=spread, allowed="a difference", where=site.where, cause="the heads' projections are copies of one", fix="initialise every head on its own", example="as constructed")
+    return None
+
+

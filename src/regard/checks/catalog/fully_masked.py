@@ -1,0 +1,84 @@
+"""An item without a visible key gives finite numbers, forward and backward."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from regard.checks.call import Call
+from regard.checks.case import Case, Verdict
+from regard.checks.mask_use import MaskUse
+from regard.checks.masks import mask_uses, masked
+from regard.checks.rule import rule
+
+
+@rule("ATT601", kinds=("fully-masked-nan", "finite-min-overflow"))
+def fully_masked_row(case: Case) -> list[Verdict]:
+    """An item whose keys are all hidden gives finite output.
+
+    What goes wrong: a softmax over a row of -inf is 0 / 0.
+    Why it matters: one empty item turns the loss of the whole batch, and then every weight, into NaN.
+
+    Bad:
+        weights = scores.masked_fill(~keep, float("-inf")).softmax(-1)
+    Good:
+        weights = weights.masked_fill(~keep.any(-1, keepdim=True), 0.0)      # after a softmax with at least one finite score
+    """
+    out = []
+    for use, call in mask_uses(case, per_item=True):
+        keep, batch = _one_empty(case, call, use)
+        for train in (False, True):
+            got = masked(case, call, use, batch, keep, train=train)
+            if not bool(torch.isfinite(got[0]).all()):
+                out.append(_verdict(case, use, "the output is NaN", "fully-masked-nan", "the softmax of a row that is -inf everywhere is 0 / 0", "train" if train else "eval"))
+                break
+    return out
+
+
+@rule("ATT602", kinds=("fully-masked-nan-backward",))
+def fully_masked_gradient(case: Case) -> list[Verdict]:
+    """An item whose keys are all hidden gives finite gradients.
+
+    What goes wrong: NaN is replaced after the softmax (nan_to_num, where); the output is finite and the gradient is not.
+    Why it matters: the first step with an empty item destroys the weights.
+
+    Bad:
+        weights = (scores + additive_minus_inf).softmax(-1).nan_to_num(0.0)
+    Good:
+        scores = scores.masked_fill(~(keep | empty), float("-inf"))          # no row is -inf everywhere
+    """
+    out = []
+    for use, call in mask_uses(case, per_item=True):
+        keep, batch = _one_empty(case, call, use)
+        if not all(x.is_floating_point() for x in batch.values()):
+            continue
+        module = case.subject.instance(fresh=True, train=False)
+        leaves = {n: x.clone().requires_grad_() for n, x in batch.items()}
+        got = masked(case, call, use, leaves, keep, grad=True, module=module)
+        if not bool(torch.isfinite(got).all()) or not got.requires_grad:
+            continue  # the forward rule speaks of that
+        got[1:].square().sum().backward() if got.shape[0] > 1 else got.square().sum().backward()
+        bad = [n for n, p in _parameters(module) if p.grad is not None and not bool(torch.isfinite(p.grad).all())]
+        bad += [n for n, x in leaves.items() if x.grad is not None and not bool(torch.isfinite(x.grad).all())]
+        if bad:
+            out.append(_verdict(case, use, f"the output is finite, the gradient of {', '.join(bad[:3])} is NaN", "fully-masked-nan-backward", "NaN is replaced after the softmax, which its backward still passes through", "eval, with gradients"))
+    return out
+
+
+def _parameters(module: nn.Module) -> list[tuple[str, Tensor]]:
+    return list(module.named_parameters()) if isinstance(module, nn.Module) else []
+
+
+def _one_empty(case: Case, call: Call, use: MaskUse) -> tuple[Tensor, dict[str, Tensor]]:
+    batch = case.sample(1, call=call)
+    keep = torch.ones(batch[use.source].shape[:2], dtype=torch.bool)
+    keep[0] = False
+    return keep, batch
+
+
+def _verdict(case: Case, use: MaskUse, what: str, kind: str, cause: str, mode: str) -> Verdict:
+    inner = [type(m).__name__ for m in case.subject.pristine.modules() if isinstance(m, (nn.MultiheadAttention, nn.TransformerEncoderLayer))] if case.subject.is_module else []
+    own = not inner
+    level = "error" if own and use.changes and (use.works or kind != "fully-masked-nan") else "question"
+    note = "" if own else f" (inside torch's {inner[0]}, whose paths differ here: NaN with need_weights or without grad, 0 otherwise)"
+    return Verdict(level, f"when {use.parameter} hides every key of an item, {what}{note}", kind=kind, measured="NaN", allowed="finite", example=f"item 0 fully hidden, {mode}", cause=cause, fix="leave one score finite in such rows and zero their weights after the softmax")

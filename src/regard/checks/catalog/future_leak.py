@@ -1,0 +1,77 @@
+"""A causal module does not see the future."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.checks.case import Case, Verdict
+from regard.checks.causality import causal_intent
+from regard.checks.influence import influence
+from regard.checks.rule import rule
+
+
+@rule("ATT201", kinds=("causal-off-by-one", "causal-flipped", "causal-missing", "future-leak-nonattention", "double-softmax"))
+def future_leak(case: Case) -> Verdict | None:
+    """No output of a causal module depends on a later token.
+
+    What goes wrong: the mask's diagonal is off by one or its triangle flipped, the mask is missing on one path, a second
+    softmax or a normalisation over the time axis brings the future back in.
+    Why it matters: training loss looks wonderful and generation is worthless.
+
+    Bad:
+        mask = torch.ones(T, T).triu(diagonal=2).bool()     # hides from t + 2 on
+    Good:
+        mask = torch.ones(T, T).triu(diagonal=1).bool()
+    """
+    case.need(case.call.follows and not case.call.is_cross, "outputs do not stand for the tokens of one sequence")
+    case.need(len(case.call.sources[case.call.query].grid) == 1, "tokens have no order in time")
+    case.need_determinism()
+    found = influence(case)
+    case.need(found.square and found.sees.shape[0] > 3, "too few tokens")
+    if found.causal:
+        return None
+    return _judge(case, found.sees, found.change)
+
+
+def _judge(case: Case, sees: Tensor, change: Tensor) -> Verdict | None:
+    n = sees.shape[0]
+    ahead = torch.ones(n, n, dtype=torch.bool).triu(1)
+    first_off = torch.diagonal(sees, 1)
+    worst = float((change * ahead).max())
+    t, s = (int(i) for i in (change * ahead).argmax().unsqueeze(0).div(n, rounding_mode="floor").tolist() + [int((change * ahead).argmax()) % n])
+    common = {
+        "measured": worst, "allowed": case.tolerance,
+        "example": f"length {n}: replacing token {s} changes output {t} by {worst:.2g}",
+    }  # fmt: skip
+    lower = sees.tril()
+    if bool(first_off.all()) and not bool(sees.triu(2).any()) and bool(lower.tril(-2).any()):
+        return Verdict(
+            "error", "each output sees exactly one token of the future: the causal mask is off by one", kind="causal-off-by-one",
+            cause="the hidden triangle begins at diagonal 2 instead of 1 (or the kept one ends at 1 instead of 0)", fix="triu(diagonal=1) hides the future; tril(diagonal=0) keeps past and self", **common,
+        )  # fmt: skip
+    if not bool(sees.tril(-1).any()) and bool(sees.triu(1).any()) and bool(sees.triu(1)[0].any()):
+        return Verdict(
+            "error", "outputs see the future and never the past: the causal triangle is flipped", kind="causal-flipped",
+            cause="triu where tril was meant, or a keep mask used as a hide mask", fix="keep = torch.ones(T, T, dtype=torch.bool).tril()", **common,
+        )  # fmt: skip
+    said, kind = causal_intent(case, sees)
+    if said is None:
+        return None
+    return Verdict(
+        "error" if kind != "question" else "question",
+        f"it is meant to be causal ({said}), but output {t} depends on the later token {s}",
+        kind=kind if kind != "question" else "causal-missing", cause=CAUSES.get(kind), fix=FIXES.get(kind), **common,
+    )  # fmt: skip
+
+
+CAUSES = {
+    "future-leak-nonattention": "the attention weights are causal; a mean, norm, standard deviation or convolution over the time axis is not",
+    "double-softmax": "a second softmax gives hidden keys weight again",
+    "causal-missing": "the mask is built and not applied, or only on one path",
+}
+FIXES = {
+    "future-leak-nonattention": "normalise over channels, or cumulatively over time",
+    "double-softmax": "mask again before the second softmax, or drop it",
+    "causal-missing": "pass the mask (or is_causal=True) on every path",
+}

@@ -1,0 +1,102 @@
+"""Gradients reach every parameter."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from regard.checks.case import Case, Verdict
+from regard.checks.rule import rule
+from regard.checks.subject import as_dtype
+
+QK = r"(^|\.|_)(q|k|query|key|wq|wk|to_q|to_k|q_proj|k_proj)"
+
+
+def gradients(case: Case, *, pristine: bool = False, call=None) -> dict[str, Tensor | None]:
+    """Parameter name -> gradient of a random projection of the output; None where nothing arrives."""
+    module = case.subject.instance(fresh=True)
+    if pristine:
+        module = as_dtype(copy.deepcopy(case.subject.pristine), case.subject.dtype).eval()
+    call = call or case.call
+    out = case.run(case.sample(4, call=call), call=call, grad=True, module=module)
+    if not out.requires_grad:
+        return {n: None for n, p in module.named_parameters() if p.requires_grad}
+    generator = torch.Generator().manual_seed(5)
+    (out * torch.randn(out.shape, generator=generator, dtype=out.dtype)).sum().backward()
+    return {n: p.grad for n, p in module.named_parameters() if p.requires_grad}
+
+
+def _arrives(grad: Tensor | None) -> bool:
+    return grad is not None and bool((grad.abs() > 1e-14).any())
+
+
+@rule("ATT701", kinds=("output-unused", "unused-parameters", "gradient-cut"))
+def gradient_reaches_parameters(case: Case) -> list[Verdict]:
+    """Every parameter gets a gradient from the output.
+
+    What goes wrong: the attention's result is computed and not used; a projection is never called; detach, no_grad or
+    .data cuts queries or keys off.
+    Why it matters: part of the model never learns; nothing complains.
+
+    Bad:
+        attn_out, _ = self.attn(y, y, y)
+        return x + self.ff(self.norm(x))           # attn_out is dropped
+    Good:
+        x = x + attn_out
+    """
+    case.need(case.subject.is_module, "a function has no parameters")
+    case.need(any(p.requires_grad for p in case.subject.pristine.parameters()), "it has no trainable parameters")
+    got = gradients(case)
+    if case.cross is not None:
+        for n, g in gradients(case, call=case.cross).items():
+            got[n] = got[n] if _arrives(got.get(n)) else g
+    dead = [n for n, g in got.items() if not _arrives(g) and not _exempt(case, n)]
+    if not dead:
+        return []
+    if len(dead) == len(got):
+        if not any(t.requires_grad for t in _graph(case)):
+            return [Verdict("question", "no gradient at all reaches the parameters: is it meant for inference only?", kind="gradient-cut", measured=f"0 of {len(got)} parameters", allowed="all", cause="torch.no_grad() or detach() around the forward", fix="remove it where training is meant")]
+    attention = _is_attention(case, dead)
+    kind = "output-unused" if attention == "all" else "gradient-cut" if attention == "qk" else "unused-parameters"
+    optional = bool(case.signature.extra_streams or case.signature.caches or case.signature.positions)
+    level = "error" if kind != "unused-parameters" else ("question" if optional else "warning")
+    return [Verdict(
+        level, f"no gradient reaches {', '.join(dead[:4])}{f' and {len(dead) - 4} more' if len(dead) > 4 else ''}", kind=kind,
+        measured=f"{len(dead)} of {len(got)} parameters without gradient", allowed="0", example="a random projection of the output", cause=CAUSES[kind], fix=FIXES[kind],
+    )]  # fmt: skip
+
+
+CAUSES = {
+    "output-unused": "the attention is computed and its result is not used",
+    "gradient-cut": "queries or keys are detached, or their scores never reach the output",
+    "unused-parameters": "the layer is made and never called",
+}
+FIXES = {"output-unused": "add the attention's result to the residual stream", "gradient-cut": "remove detach(), .data or no_grad() on the way", "unused-parameters": "call it, or remove it"}
+
+
+def _exempt(case: Case, name: str) -> bool:
+    """A key bias shifts all scores of a row alike: its gradient is zero by mathematics."""
+    parameter = dict(case.subject.pristine.named_parameters())[name]
+    return parameter.ndim == 1 and any(w in name.lower() for w in ("k", "qkv", "key")) and name.endswith("bias")
+
+
+def _graph(case: Case) -> list[Tensor]:
+    out = case.run(case.sample(4), grad=True, module=case.subject.instance(fresh=True))
+    return [out]
+
+
+def _is_attention(case: Case, dead: list[str]) -> str:
+    """ "all" when an attention's own projections are dead with its values, "qk" when queries and keys are and values are not."""
+    parameters = dict(case.subject.pristine.named_parameters())
+    heads = {n.rsplit(".", 2)[0] for n in dead if "in_proj" in n or "out_proj" in n}
+    if any(isinstance(m, nn.MultiheadAttention) and name in heads | {n.rsplit(".", 1)[0] for n in dead} for name, m in case.subject.pristine.named_modules()):
+        return "all"
+    import re
+
+    qk = [n for n in dead if re.search(QK, n.lower()) and not n.endswith("bias")]
+    values = [n for n in dead if re.search(r"(^|\.|_)(v|value|wv|to_v|v_proj|qkv|to_qkv|in_proj|c_attn)", n.lower())]
+    if values and len(dead) < len(parameters):
+        return "all"
+    return "qk" if qk else "none"

@@ -1,0 +1,50 @@
+"""Hiding a real key changes something."""
+
+from __future__ import annotations
+
+import torch
+
+from regard.checks.call import Call
+from regard.checks.case import Case, Verdict
+from regard.checks.mask_cause import mask_cause
+from regard.checks.mask_use import MaskUse
+from regard.checks.masks import keep_pattern, mask_uses, masked
+from regard.checks.rule import rule
+
+ABSENT = ("mem", "memory", "context", "encoder", "cross", "head", "rel", "past")
+
+
+@rule("ATT105", kinds=("mask-ignored", "mask-wrong-source"))
+def hiding_matters(case: Case) -> list[Verdict]:
+    """Hiding a key that had weight changes the output, for a batch of one as for more.
+
+    What goes wrong: the mask argument is accepted and never used, used for another stream, or skipped when the batch
+    (or the length) is one.
+    Why it matters: callers believe that padding is hidden.
+
+    Bad:
+        if mask is not None and mask.shape[0] > 1: ...
+    Good:
+        if mask is not None: ...
+    """
+    out = []
+    for use, call in mask_uses(case):
+        if not call.is_cross and any(w in use.parameter.lower() for w in ABSENT) and not use.changes:
+            case.notes.append(f"{use.parameter}: not exercised, the stream that it belongs to was not given")
+            continue
+        if not use.changes:
+            kind, cause, fix = mask_cause(case, call, use)
+            out.append(Verdict("error", f"{use.parameter} has no effect: hiding keys changes nothing, in any shape or dtype that was accepted", kind=kind, measured=0.0, allowed="a change", example=f"{use.shape} mask, {use.dtype}", cause=cause, fix=fix))
+        elif use.works and call.sources[use.source].batch > 1 and not _works_alone(case, call, use):
+            out.append(Verdict("error", f"{use.parameter} has no effect when the batch holds one item", kind="mask-ignored", measured=0.0, allowed="a change", example="batch 1", cause="the mask is skipped for a batch of one (a shape test, or squeeze())", fix="test `mask is not None` only"))
+    return out
+
+
+def _works_alone(case: Case, call: Call, use: MaskUse) -> bool:
+    batch = {n: x[:1] for n, x in case.sample(1, call=call).items()}
+    keep = keep_pattern(use, batch)
+    try:
+        plain = masked(case, call, use, batch, torch.ones_like(keep))
+        return case.difference(masked(case, call, use, batch, keep), plain) > case.tolerance
+    except Exception:
+        return True  # a batch of one does not run: loud, not silent

@@ -1,0 +1,62 @@
+"""Large inputs give finite outputs."""
+
+from __future__ import annotations
+
+import torch
+
+from regard.checks.case import Case, Verdict
+from regard.checks.rule import rule
+
+SIZE = 300.0
+SEEDS = 12
+
+
+@rule("ATT604", kinds=("logit-overflow",))
+def large_inputs(case: Case) -> Verdict | None:
+    """Inputs 300 times the usual size give finite output in float32.
+
+    What goes wrong: exp without the row maximum subtracted, tanh written as a ratio of exponentials, squares summed
+    in half precision.
+    Why it matters: one outlier feature turns the run into NaN.
+
+    Bad:
+        weights = scores.exp() / scores.exp().sum(-1, keepdim=True)
+    Good:
+        weights = scores.softmax(-1)
+    """
+    case.need(all(x.is_floating_point() for x in case.sample().values()), "inputs are ids")
+    batch = {n: x * SIZE for n, x in case.sample(3).items()}
+    out = case.run(batch, dtype=torch.float32)
+    usual = case.run(case.sample(3), dtype=torch.float32)
+    if bool(torch.isfinite(out).all()) or not bool(torch.isfinite(usual).all()):
+        return None
+    return Verdict("warning", f"inputs of size {SIZE:g} give NaN or inf in float32", kind="logit-overflow", measured="not finite", allowed="finite", example=f"normal inputs x {SIZE:g}", cause="exp of scores without their maximum subtracted, or a ratio of exponentials", fix="torch.softmax, torch.tanh, logsumexp")
+
+
+@rule("ATT605", kinds=("linear-normaliser-zero", "causal-strict"))
+def finite_output(case: Case) -> Verdict | None:
+    """Twelve random inputs give finite outputs.
+
+    What goes wrong: a normaliser of linear attention that reaches zero (features that can all be zero, no epsilon), a
+    mask that hides a token from itself so that the first row has no key, a norm of a zero vector.
+    Why it matters: it is rare enough to pass tests and frequent enough to end a training run.
+
+    Bad:
+        out = num / (q * k.sum(1)).sum(-1)              # relu features: the sum can be 0
+    Good:
+        out = num / ((q * k.sum(1)).sum(-1) + 1e-6)
+    """
+    for number in range(SEEDS):
+        batch = case.sample(100 + number)
+        out = case.run(batch)
+        if bool(torch.isfinite(out).all()):
+            continue
+        rows = (~torch.isfinite(out[0]).all(-1)).nonzero().flatten().tolist()
+        first = rows == [0] and case.call.follows
+        return Verdict(
+            "error", f"a plain random input gives NaN or inf{' in the first row of every item' if first else f' in rows {rows[:6]}'}", kind="causal-strict" if first else "linear-normaliser-zero",
+            measured=f"{len(rows)} rows of item 0", allowed="finite", example=f"sample {number} of {SEEDS}",
+            cause="the causal mask hides a token from itself: row 0 has no key" if first else "a normaliser or a norm reaches zero",
+            fix="triu(diagonal=1) hides the future and keeps self" if first else "add an epsilon to the denominator",
+        )  # fmt: skip
+    return None

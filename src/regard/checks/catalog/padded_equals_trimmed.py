@@ -1,0 +1,57 @@
+"""A padded item gives what it gives alone, trimmed."""
+
+from __future__ import annotations
+
+import torch
+
+from regard.checks.call import Call
+from regard.checks.case import Case, Verdict
+from regard.checks.mask_cause import mask_cause
+from regard.checks.mask_use import MaskUse
+from regard.checks.masks import keep_pattern, leak, mask_uses, masked
+from regard.checks.rule import rule
+
+
+@rule("ATT102", kinds=("mask-multiplied", "mask-after-softmax", "mask-shifted", "linear-normaliser-wrong", "padding-leak-nonattention"))
+def padded_equals_trimmed(case: Case) -> list[Verdict]:
+    """An item padded at the end and masked equals the same item without its padding.
+
+    What goes wrong: hidden keys keep a share of the weight although their content has no effect (a score of 0, a mask
+    after the softmax, a normaliser that counts them), or a norm pools over padding.
+    Why it matters: a batch gives other answers than single items.
+
+    Bad:
+        weights = scores.softmax(-1) * keep                  # rows no longer sum to 1
+    Good:
+        weights = scores.masked_fill(~keep, float("-inf")).softmax(-1)
+    """
+    out = []
+    for use, call in mask_uses(case):
+        if not use.changes or leak(case, call, use, 5.0)[0] > case.big:
+            continue  # padding_content has spoken
+        change = _change(case, call, use)
+        if change > case.big:
+            kind, cause, fix = mask_cause(case, call, use)
+            kind, cause = (kind, cause) if kind != "padding-leak-nonattention" else _share(kind)
+            out.append(Verdict("error", f"an item padded under {use.parameter} differs from the same item trimmed by {change:.2g} (relative)", kind=kind, measured=change, allowed=case.tolerance, example="two tokens of padding at the end of item 0", cause=cause, fix=fix))
+    return out
+
+
+def _share(kind: str) -> tuple[str, str]:
+    return kind, "hidden positions are counted where lengths matter: in a mean, a norm, or a normaliser"
+
+
+def _change(case: Case, call: Call, use: MaskUse) -> float:
+    case.need(len(call.sources[use.source].grid) == 1, "tokens lie in a fixed grid")
+    batch = case.sample(1, call=call)
+    keep = keep_pattern(use, batch, last=True)
+    keep[0, -2:] = False
+    padded = masked(case, call, use, batch, keep)
+    count = int(keep[0].sum())
+    short = {n: (x[:1, :count] if n == use.source else x[:1]) for n, x in batch.items()}
+    try:
+        alone = masked(case, call, use, short, torch.ones(1, count, dtype=torch.bool))
+    except Exception:
+        case.need(False, "a shorter item does not run")
+    follows = call.follows and use.source == call.query
+    return case.difference(padded[:1, :count] if follows else padded[:1], alone)

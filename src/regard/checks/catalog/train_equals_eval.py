@@ -1,0 +1,102 @@
+"""Without dropout, training and eval compute the same thing, with gradients and without."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.checks.call import Call
+from regard.checks.case import Case, Verdict
+from regard.checks.masks import keep_pattern, real_rows
+from regard.checks.roles import constructor_role
+from regard.checks.rule import rule
+from regard.checks.subject import Subject
+
+
+def without_dropout(case: Case) -> Any:
+    """A copy of the subject with every dropout rate at 0."""
+    module = case.subject.instance(fresh=True)
+    for part in module.modules() if isinstance(module, nn.Module) else ():
+        if isinstance(part, nn.modules.dropout._DropoutNd):
+            part.p = 0.0
+        for name, value in list(vars(part).items()):
+            if isinstance(value, float) and constructor_role(name) == "dropout":
+                setattr(part, name, 0.0)
+    return module
+
+
+def _batch_statistics(subject: Subject) -> bool:
+    return subject.is_module and any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in subject.pristine.modules())
+
+
+def _inputs(case: Case) -> list[tuple[str, Call, dict[str, Any], Any]]:
+    """(name, call, extra arguments, mask) of the calls on which paths are compared."""
+    out: list[tuple[str, Call, dict[str, Any], Any]] = [("plain call", case.call, {}, None)]
+    if case.cross is not None:
+        out.append(("with a context", case.cross, {}, None))
+    for use in case.masks:
+        from regard.checks.masks import call_for
+
+        call = call_for(case, use.parameter)
+        batch = case.sample(1, call=call)
+        keep = keep_pattern(use, batch)
+        queries = batch[call.query].shape[1]
+        out.append((f"with {use.parameter}", call, {use.parameter: use.encode(keep, queries, case.subject.dtype)}, (use, keep)))
+    return out
+
+
+@rule("ATT503", kinds=("path-mismatch", "mask-inverted"))
+def train_equals_eval(case: Case) -> list[Verdict]:
+    """With every dropout rate at 0, train() and eval() give the same output, with and without masks.
+
+    What goes wrong: a branch on self.training (a fast path, a mask that is inverted in one of them, a cache).
+    Why it matters: what was trained is not what is served.
+
+    Bad:
+        drop = mask if self.training else ~mask
+    Good:
+        one path for both modes
+    """
+    case.need(case.subject.is_module, "a function has no modes")
+    case.need(not _batch_statistics(case.subject), "batch normalisation differs between modes by design")
+    out = []
+    for name, call, extra, mask in _inputs(case):
+        batch = case.sample(1, call=call)
+        results = []
+        for train in (False, True):
+            module = without_dropout(case).train(train)
+            results.append(case.run(batch, call=call, extra=extra, module=module))
+        change = _compare(case, call, mask, *results)
+        if change > case.big:
+            out.append(Verdict("error", f"train and eval differ by {change:.2g} (relative) although dropout is 0 ({name})", kind="path-mismatch", measured=change, allowed=case.tolerance, example=name, cause="a branch on self.training computes something else", fix="use one path, and compare both in a test"))
+    return out
+
+
+@rule("ATT504", kinds=("path-mismatch",))
+def grad_mode(case: Case) -> list[Verdict]:
+    """With gradients and under no_grad the output is the same.
+
+    What goes wrong: a fast path is taken when gradients are off.
+    Why it matters: evaluation inside training differs from evaluation at inference.
+    """
+    case.need_determinism()
+    out = []
+    for name, call, extra, mask in _inputs(case):
+        batch = case.sample(1, call=call)
+        off, on = (case.run(batch, call=call, extra=extra, grad=g).detach() for g in (False, True))
+        change = _compare(case, call, mask, off, on)
+        if change > case.big:
+            out.append(Verdict("error", f"the output differs by {change:.2g} (relative) between no_grad and grad ({name})", kind="path-mismatch", measured=change, allowed=case.tolerance, example=name, cause="a branch on torch.is_grad_enabled() or a fast path", fix="make both paths compute the same, and compare them in a test"))
+    return out
+
+
+def _compare(case: Case, call: Call, mask: Any, a: torch.Tensor, b: torch.Tensor) -> float:
+    if mask is not None:
+        rows = real_rows(call, mask[0], mask[1], a)
+        a, b = a[rows], b[rows]
+    return case.difference(a, b)
+
+
+__all__ = ["grad_mode", "train_equals_eval", "without_dropout"]

@@ -1,0 +1,74 @@
+"""Is a module meant to be causal? Told by a design, by triangular masks inside, by an option, or (weakly) by its words."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.checks.case import Case
+from regard.checks.roles import constructor_role
+from regard.intercept import Site
+from regard.checks.sites import attention_sites, causal_matrix
+
+WORDS = r"\bcausal|autoregress|decoder-only|left[- ]to[- ]right|no peeking|cannot see the future|look[- ]ahead mask|masked self[- ]attention"
+
+
+def causal_intent(case: Case, sees: Tensor) -> tuple[str | None, str]:
+    """(what says so, kind of fault) — or (None, "") when nothing says so. Kind "question" when only words do."""
+    if case.design.causal is False:
+        return None, ""
+    site = _causal_weights(case)
+    if site is not None:
+        kind = "double-softmax" if site == "remade" else "future-leak-nonattention"
+        return "the attention weights inside are lower triangular", kind
+    if case.design.causal:
+        return "the design says causal", "causal-missing"
+    name = _triangular(case)
+    if name is not None:
+        return f"{name} is a causal triangle", "causal-missing"
+    for pair in case.evidence.attributes:
+        name, _, value = pair.partition("=")
+        if constructor_role(name) == "causal" and value == "True":
+            return f"{name}=True", "causal-missing"
+    said = case.evidence.says(WORDS)
+    return (f"its text says {said!r}", "question") if said else (None, "")
+
+
+def _causal_weights(case: Case) -> str | None:
+    """ "causal" when every site's weights are lower triangular; "remade" when they were, and what met the values is not."""
+    sites = attention_sites(case)
+    if not sites:
+        return None
+    final = [s.weights() if s.kind == "fused" else s.weights_used for s in sites]
+    if all(causal_matrix(w) for w in final):
+        return "causal"
+    hidden_once = [_hides_future(s) for s in sites]
+    return "remade" if any(hidden_once) else None
+
+
+def _hides_future(site: Site) -> bool:
+    """A mask on the way (fill, where or a large negative sum) hides exactly the future, whatever came after it."""
+    for step in [*site.before, *site.after]:
+        if step.op == "softmax" and step.tensor is not None and causal_matrix(step.tensor):
+            return True
+        if step.op in ("fill", "where") and step.tensor is not None and step.tensor.ndim >= 2:
+            m = step.tensor if step.op == "fill" or not step.keep else ~step.tensor
+            if causal_matrix((~m.bool()).double()):
+                return True
+    return False
+
+
+def _triangular(case: Case) -> str | None:
+    """The name of a square buffer that holds a triangle."""
+    if not case.subject.is_module:
+        return None
+    for name, b in case.subject.pristine.named_buffers():
+        if b.ndim >= 2 and b.shape[-1] == b.shape[-2] and b.shape[-1] > 3:
+            m = b.reshape(-1, *b.shape[-2:])[0]
+            upper, lower = m.triu(1), m.tril(-1)
+            iu = torch.ones_like(m, dtype=torch.bool).triu(1)
+            il = torch.ones_like(m, dtype=torch.bool).tril(-1)
+            if bool((m[iu] == m[iu][0]).all()) and bool((m[il] == m[il][0]).all()) and bool(m[iu][0] != m[il][0]):
+                del upper, lower
+                return name
+    return None
