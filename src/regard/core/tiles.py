@@ -1,0 +1,126 @@
+"""Attention weights a few rows at a time: everything about T x S weights, with memory for a tile of them.
+
+Axes: B samples, H query heads, Hkv key heads, T queries, S keys, D channels of a head; h, t, s: those of one tile.
+A tile holds whole rows, so each row is normalised at once and any statistic of it is exact. Keys that no row of a tile sees
+are left out at both ends: causal masks cost half, windows cost their width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from regard.core.call import Call
+
+TILE_BYTES = 4 << 20  # of scores: large enough for the matrix product, small enough for the cache
+
+
+@dataclass
+class Tile:
+    """Weights of some heads and rows of one sample. `weights` is a buffer that the next tile overwrites.
+
+    Attributes:
+        sample: Which of the B samples.
+        heads, rows, keys: Slices of the query heads, queries and keys that the tile covers; weights elsewhere are 0.
+        weights: (h, t, s), after softmax, float32 (float64 for float64 inputs). Rows that see no key are 0.
+        lse: (h, t), log of the sum of exponentials, the sink included; -inf where no key is seen.
+        entropy: (h, t), -sum(w ln w) in nats.
+    """
+
+    sample: int
+    heads: slice
+    rows: slice
+    keys: slice
+    weights: Tensor
+    lse: Tensor
+    entropy: Tensor
+
+
+@torch.no_grad()
+def row_tiles(call: Call, *, tile_bytes: int = TILE_BYTES) -> Iterator[Tile]:
+    """The tiles of a call, sample by sample, heads by heads, rows by rows. Extra memory: two tiles and one head's keys."""
+    B, H, T, S = call.sizes
+    if 0 in (B, H, T, S):
+        return
+    exact = torch.promote_types(call.query.dtype, torch.float32)
+    shared, rows = _tile_shape(call, tile_bytes)
+    heads = shared * call.group
+    buffers = torch.empty(2, heads * rows * S, dtype=exact, device=call.query.device)
+    for sample in range(B):
+        for first in range(0, H, heads):
+            chosen = slice(first, min(first + heads, H))
+            key = call.key[sample, chosen.start // call.group : chosen.stop // call.group].to(exact)
+            for start in range(0, T, rows):
+                yield _tile(call, sample, chosen, slice(start, min(start + rows, T)), key, buffers)
+
+
+def _tile_shape(call: Call, tile_bytes: int) -> tuple[int, int]:
+    """(key heads, rows) of one tile."""
+    _, _, T, S = call.sizes
+    room = max(1, tile_bytes // (4 * S * call.group))  # rows of one group
+    if room >= T:
+        return min(call.key.shape[1], max(1, room // T)), T
+    return 1, min(T, max(16, room))
+
+
+def _tile(call: Call, sample: int, heads: slice, rows: slice, key: Tensor, buffers: Tensor) -> Tile:
+    attend, keys = _visible(call, sample, heads, rows)
+    h, t, s = heads.stop - heads.start, rows.stop - rows.start, keys.stop - keys.start
+    scores, spare = (b[: h * t * s].view(h, t, s) for b in buffers)
+    query = call.query[sample, heads, rows].to(key.dtype).mul(call.scale).reshape(key.shape[0], -1, key.shape[2])
+    torch.bmm(query, key[:, keys].mT, out=scores.view(key.shape[0], -1 if s else h // key.shape[0] * t, s))
+    if call.softcap is not None:
+        scores.div_(call.softcap).tanh_().mul_(call.softcap)
+    if call.bias is not None:
+        scores.add_(_part(call.bias, sample, heads, rows, keys))
+    if attend is not None:
+        scores.masked_fill_(~attend, -torch.inf)
+    top = scores.amax(-1, keepdim=True) if s else scores.new_full((h, t, 1), -torch.inf)
+    sink = None if call.sink is None else call.sink[heads].to(scores.dtype)[:, None, None]
+    if sink is not None:
+        top = torch.maximum(top, sink)
+    dead = top == -torch.inf
+    scores.sub_(top.masked_fill(dead, 0.0))
+    weights = torch.exp(scores, out=spare)
+    total = weights.sum(-1, keepdim=True)
+    if sink is not None:
+        total = total + torch.exp(sink - top)
+    total.masked_fill_(dead, 1.0)
+    weights.div_(total)
+    if attend is not None or call.bias is not None:
+        scores.masked_fill_(weights == 0, 0.0)  # not 0 * -inf; a NaN stays
+    spread = scores.mul_(weights)  # sum(w * (x - top)) gives the entropy with one pass
+    share = weights.sum(-1) if sink is not None else (~dead[..., 0]).to(weights.dtype)
+    entropy = total[..., 0].log() * share - spread.sum(-1)
+    lse = (top + total.log())[..., 0]
+    return Tile(sample, heads, rows, keys, weights, lse, entropy)
+
+
+def _visible(call: Call, sample: int, heads: slice, rows: slice) -> tuple[Tensor | None, slice]:
+    """The mask of a tile, (h or 1, t or 1, s), None where every key is seen; and the keys between its first and last."""
+    S = call.sizes[3]
+    if call.mask is None:
+        return None, slice(0, S)
+    wanted = torch.arange(rows.start, rows.stop, device=call.query.device)
+    attend = replace(call, rows=wanted, _memo={}).attend()
+    assert attend is not None
+    attend = attend[sample if attend.shape[0] > 1 else 0]
+    attend = attend[heads] if attend.shape[0] > 1 else attend
+    attend = attend.expand(-1, -1, S)
+    seen = attend.flatten(0, 1).any(0).nonzero()
+    if not len(seen):
+        return attend[..., :0], slice(0, 0)
+    keys = slice(int(seen[0]), int(seen[-1]) + 1)
+    attend = attend[..., keys]
+    return (None if bool(attend.all()) else attend), keys
+
+
+def _part(table: Tensor, sample: int, heads: slice, rows: slice, keys: slice) -> Tensor:
+    """The tile's part of a tensor that broadcasts to (B, H, T, S)."""
+    table = table.detach()[sample if table.shape[0] > 1 else 0]
+    table = table[heads] if table.shape[0] > 1 else table
+    table = table[:, rows] if table.shape[1] > 1 else table
+    return table[..., keys] if table.shape[2] > 1 else table
