@@ -17,7 +17,7 @@ _HOME = {  # public name -> the file that defines it
     "capture": "regard.recording.capture",
     "insert": "regard.nn.insert",
 }
-_MODULES = ("mask", "bias", "position", "reference", "nn", "core", "checks", "views", "html", "recording", "intercept")
+_MODULES = ("mask", "bias", "position", "reference", "nn", "core", "checks", "views", "html", "recording", "intercept", "pytest")
 
 __all__ = ["__version__", *_HOME, *_MODULES]
 

@@ -31,7 +31,7 @@ def write_report(report: Report, console: Console) -> None:
         return
     _verdict(console, report)
     for finding in sorted(report.findings, key=lambda f: ("error", "warning", "question").index(f.level)):
-        _finding(console, finding, report)
+        write_finding(finding, report, console)
     if report.findings:
         console.print()
     for finding in report.waived:
@@ -146,7 +146,8 @@ def _verdict(console: Console, report: Report) -> None:
     console.print(Text.assemble((f"{mark}  ", style), (report.target, "bold"), seconds), soft_wrap=True)
 
 
-def _finding(console: Console, finding: Finding, report: Report) -> None:
+def write_finding(finding: Finding, report: Report, console: Console) -> None:
+    """One finding: what happened, the smallest input, the numbers, the line, the cause, the fix, a script."""
     console.print()
     head = Text.assemble("  ", (finding.level.upper(), STYLE[finding.level]), f"  {finding.rule} {finding.name}")
     console.print(head, soft_wrap=True)
