@@ -1,48 +1,39 @@
 """Every example in the documents is executed: Python blocks run, and commands print what the page says they print."""
 
-import os
+import importlib.util
 import pathlib
 import re
-import shlex
-import subprocess
-import sys
 
 import pytest
 from sybil.document import Document
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 ROOT = pathlib.Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("README*.md"), *(page for page in ROOT.glob("docs/**/*.md") if "_build" not in page.parts)])
 
 
-def words(text: str) -> str:
-    """Text as it is compared: numbers are one sign, since the last digits differ between processors; no trailing space."""
-    text = re.sub(r"\d+(\.\d+)?(e[-+]?\d+)?", "#", text)
-    return "\n".join(line.rstrip() for line in text.strip().splitlines())
+def load(path: pathlib.Path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def steps(block: str) -> list[tuple[str, str]]:
-    """The (command, expected output) of a console block: a line with "$ " is a command, what follows is its output."""
-    parts = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
-    return [(command, output) for command, _, output in (part.partition("\n") for part in parts)]
+console = load(ROOT / "scripts" / "console_blocks.py")
+PAGES = console.PAGES
 
 
 def run_console(example) -> str | None:
     """Run the commands of one block; what differs, or None."""
-    for command, expected in steps(example.parsed):
-        arguments = shlex.split(command, comments=True)
-        if arguments[0] == "regard":
-            arguments = [sys.executable, "-m", "regard", *arguments[1:]]
-        done = subprocess.run(
-            arguments,
-            cwd=ROOT,
-            env=os.environ | {"COLUMNS": "80", "NO_COLOR": "1"},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        if words(done.stdout) != words(expected):
-            return f"{example.path.name}:{example.line}: $ {command}\nprinted\n{done.stdout}\n{done.stderr}"
+    for command, expected in console.steps(example.parsed):
+        package = re.search(r" (\w+):", command)
+        if package and importlib.util.find_spec(package[1]) is None:
+            pytest.skip(f"{package[1]} is not installed; scripts/test installs it")
+        now = console.printed(command)
+        if console.comparable(now) != console.comparable(expected):
+            place = f"{example.path}:{example.line}"
+            return (
+                f"{place}: $ {command}\nprints now\n{now}\n`python scripts/console_blocks.py` writes it into the pages"
+            )
     return None
 
 
