@@ -224,6 +224,20 @@ def test_the_gradient_of_a_cached_call_reaches_its_own_tokens_only():
     torch.testing.assert_close(second.grad, expected.grad, atol=EXACT, rtol=0)
 
 
+@pytest.mark.parametrize("mask", ["causal", pytest.param("window 3", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("said", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_compiled_layer_decodes_in_one_graph(mask, said):
+    torch._dynamo.reset()
+    layer = layer_with(MASKS[mask], Rotary(6, pairing="half"))
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    x = draws(2, 7, E, seed=15)
+    positions = torch.tensor([[-1, 0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5, 6]]) if said else None
+    with torch.no_grad():
+        decoded = decode(compiled, x, [3, 1, 1, 1, 1], layer.new_cache(2, T), positions=positions)
+        expected = decode(layer, x, [3, 1, 1, 1, 1], layer.new_cache(2, T), positions=positions)
+    torch.testing.assert_close(decoded, expected, atol=EXACT, rtol=0)
+
+
 def test_a_new_cache_has_the_layers_heads_dtype_and_window():
     layer = layer_with(causal() & sliding_window(left=3))
     assert repr(layer.new_cache(2, 100)).startswith("KVCache(rolling, latest 4; batch=2, num_kv_heads=2, head_dim=6, ")
