@@ -106,7 +106,8 @@ def explain_backend(
     refusals = {backend.name: backend.refuses(call) for backend in BACKENDS}
     chosen = _first(call)
     reasons = {name: reason for name, reason in refusals.items() if reason is not None}
-    return Choice(chosen.name, reasons, tuple(chosen.repairs(call)))
+    dropped = ["mask dropped: it hides nothing in this call"] if mask is not None and call.mask is None else []
+    return Choice(chosen.name, reasons, (*dropped, *chosen.repairs(call)))
 
 
 def attention_weights(

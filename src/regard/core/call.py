@@ -105,8 +105,10 @@ def prepare(
         raise ShapeError(f"sink is one logit per query head, ({H},), got {tuple(sink.shape)}")
     bias = None if bias is None else _check_bias(bias, (B, H, T, key.shape[2]))
     fitted = _fit(mask, query, key)
-    scale = (D or 1) ** -0.5 if scale is None else scale
-    return Call(query, key, value, fitted, structure.of(fitted), bias, scale, softcap, sink, dropout)
+    form = structure.of(fitted).within(T, key.shape[2])
+    fitted = None if form.empty else fitted
+    factor = float((D or 1) ** -0.5) if scale is None else scale
+    return Call(query, key, value, fitted, form, bias, factor, softcap, sink, dropout)
 
 
 def _check_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:

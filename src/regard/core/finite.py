@@ -26,60 +26,62 @@ def guarded(run: Callable[[Call], Tensor], call: Call) -> Tensor:
     """
     if call.structure.empty:
         return run(call)
-    bad = ~(_all_finite(call.key) & _all_finite(call.value))  # (B, Hkv, S)
-    clean = replace(call, key=_replaced(call.key), value=_replaced(call.value))
-    output = run(clean)
-    seen = _sees(call, bad)  # (B, H or 1, T or 1)
-    poison = torch.zeros(seen.shape, dtype=output.dtype, device=output.device).masked_fill(seen, float("nan"))
+    output = run(replace(call, key=_replaced(call.key), value=_replaced(call.value)))
+    poison = _seen(call, _mark(call.key) + _mark(call.value))  # (B, Hkv or H, T or 1)
+    if poison.shape[1] != output.shape[1]:
+        poison = poison.repeat_interleave(call.group, dim=1)
     return output + poison[..., None]
 
 
-def _all_finite(x: Tensor) -> Tensor:
-    """(B, Hkv, S): in one pass over (B, Hkv, S, D); the largest magnitude is NaN or inf when any is."""
-    if x.shape[3] == 0:
-        return torch.ones(x.shape[:3], dtype=torch.bool, device=x.device)
-    return torch.linalg.vector_norm(x.detach(), ord=float("inf"), dim=-1).isfinite()
+def _mark(x: Tensor) -> Tensor:
+    """(B, Hkv, S): 0 where all of (B, Hkv, S, D) are finite, else NaN; inf * 0 is NaN, and no sum overflows."""
+    return (x.detach() * 0.0).sum(dim=-1)
 
 
 def _replaced(x: Tensor) -> Tensor:
     return torch.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)
 
 
-def _sees(call: Call, bad: Tensor) -> Tensor:
-    """(B, H or 1, T or 1) bool: whether the row attends to any key in `bad`, (B, Hkv, S)."""
+def _seen(call: Call, mark: Tensor) -> Tensor:
+    """(B, Hkv or H, T or 1): NaN where the row attends to a key that `mark` (B, Hkv, S) has as NaN, else 0."""
     if call.structure.plain:
-        seen = _sees_in_range(call, bad)
+        return _seen_in_range(call, mark)
+    attend = call.attend()
+    assert attend is not None  # a call without a mask has an empty structure
+    bad = mark != 0
+    if attend.shape[1] > 1:
+        found = (attend & bad.repeat_interleave(call.group, dim=1)[:, :, None]).any(dim=-1)
     else:
-        attend = call.attend()
-        assert attend is not None  # a call without a mask has an empty structure
-        if attend.shape[1] > 1:
-            return (attend & bad.repeat_interleave(call.group, dim=1)[:, :, None]).any(dim=-1)
-        seen = _any_product(attend[:, 0], bad)
-    return seen.repeat_interleave(call.group, dim=1)
+        found = _any_product(attend[:, 0], bad)
+    return _as_mark(found, mark)
 
 
-def _sees_in_range(call: Call, bad: Tensor) -> Tensor:
-    """(B, Hkv, T or 1), for a mask that is one range of keys per row and a key mask: sums of a running count."""
-    form, S, T = call.structure, bad.shape[2], call.query.shape[2]
+def _seen_in_range(call: Call, mark: Tensor) -> Tensor:
+    """The same for a mask that is one range of keys per row and a key mask: from a running sum over the keys."""
+    form, S, T = call.structure, mark.shape[2], call.query.shape[2]
     keep = form.key_mask(call.places())
     if keep is not None:
-        bad = bad & keep[:, :, 0]
+        mark = mark.masked_fill(~keep[:, :, 0], 0.0)
     if not form.banded:
-        return bad.any(dim=-1, keepdim=True)
-    count = torch.nn.functional.pad(bad.long().cumsum(dim=-1), (1, 0))  # (B, Hkv, S + 1): bad keys before each
+        return mark.sum(dim=-1, keepdim=True)
+    if form.causal and T == S:
+        return mark.cumsum(dim=-1)
     assert isinstance(form.offset, int)  # a plain structure has no other
-    position = torch.arange(T, device=bad.device) + form.offset
+    count = torch.nn.functional.pad((mark != 0).long().cumsum(dim=-1), (1, 0))  # (B, Hkv, S + 1): bad keys before each
+    position = torch.arange(T, device=mark.device) + form.offset
     first = torch.zeros_like(position) if form.left is None else (position - form.left).clamp(0, S)
     end = torch.full_like(position, S) if form.right is None else (position + form.right + 1).clamp(0, S)
-    return count[:, :, end] > count[:, :, first]
+    return _as_mark(count[:, :, end] > count[:, :, first], mark)
+
+
+def _as_mark(found: Tensor, mark: Tensor) -> Tensor:
+    return torch.zeros(found.shape, dtype=mark.dtype, device=mark.device).masked_fill(found, float("nan"))
 
 
 def _any_product(attend: Tensor, bad: Tensor) -> Tensor:
     """(B, Hkv, T): any(attend[b, t, s] and bad[b, h, s]) as a matrix product, without a B x Hkv x T x S tensor."""
     B, heads, S = bad.shape
-    table, marks = attend.float(), bad.float()
-    if attend.shape[2] == 1 and S != 1:
-        table = table.expand(-1, -1, S)
+    table, marks = attend.float().expand(-1, -1, S), bad.float()
     if attend.shape[0] == 1:
-        return (marks.reshape(B * heads, S) @ table[0].mT).reshape(B, heads, table.shape[1]) > 0
+        return (marks.reshape(B * heads, S) @ table[0].mT).reshape(B, heads, -1) > 0
     return marks @ table.mT > 0

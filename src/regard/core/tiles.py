@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -50,11 +51,16 @@ def row_tiles(call: Call, *, tile_bytes: int = TILE_BYTES) -> Iterator[Tile]:
     heads = shared * call.group
     buffers = torch.empty(2, heads * rows * S, dtype=exact, device=call.query.device)
     for sample in range(B):
-        for first in range(0, H, heads):
-            chosen = slice(first, min(first + heads, H))
-            key = call.key[sample, chosen.start // call.group : chosen.stop // call.group].to(exact)
-            for start in range(0, T, rows):
-                yield _tile(call, sample, chosen, slice(start, min(start + rows, T)), key, buffers)
+        keys = call.key[sample].to(exact)
+        for start in range(0, T, rows):
+            at = slice(start, min(start + rows, T))
+            shared_view = None
+            for first in range(0, H, heads):
+                chosen = slice(first, min(first + heads, H))
+                if shared_view is None or shared_view.per_head:
+                    shared_view = _view(call, sample, chosen, at)
+                key = keys[chosen.start // call.group : chosen.stop // call.group]
+                yield _tile(call, sample, chosen, at, key, shared_view, buffers)
 
 
 def _tile_shape(call: Call, tile_bytes: int) -> tuple[int, int]:
@@ -66,8 +72,17 @@ def _tile_shape(call: Call, tile_bytes: int) -> tuple[int, int]:
     return 1, min(T, max(16, room))
 
 
-def _tile(call: Call, sample: int, heads: slice, rows: slice, key: Tensor, buffers: Tensor) -> Tile:
-    attend, keys = _visible(call, sample, heads, rows)
+class _View(NamedTuple):
+    """Which keys a tile needs (`keys`), and the mask (h or 1, t, m) of those keys that not all rows see (`unsure`)."""
+
+    keys: slice
+    unsure: slice  # inside `keys`
+    attend: Tensor | None
+    per_head: bool
+
+
+def _tile(call: Call, sample: int, heads: slice, rows: slice, key: Tensor, view: _View, buffers: Tensor) -> Tile:
+    keys, attend = view.keys, view.attend
     h, t, s = heads.stop - heads.start, rows.stop - rows.start, keys.stop - keys.start
     scores, spare = (b[: h * t * s].view(h, t, s) for b in buffers)
     query = call.query[sample, heads, rows].to(key.dtype).mul(call.scale).reshape(key.shape[0], -1, key.shape[2])
@@ -77,7 +92,7 @@ def _tile(call: Call, sample: int, heads: slice, rows: slice, key: Tensor, buffe
     if call.bias is not None:
         scores.add_(_part(call.bias, sample, heads, rows, keys))
     if attend is not None:
-        scores.masked_fill_(~attend, -torch.inf)
+        scores[..., view.unsure].masked_fill_(~attend, -torch.inf)
     top = scores.amax(-1, keepdim=True) if s else scores.new_full((h, t, 1), -torch.inf)
     sink = None if call.sink is None else call.sink[heads].to(scores.dtype)[:, None, None]
     if sink is not None:
@@ -90,8 +105,8 @@ def _tile(call: Call, sample: int, heads: slice, rows: slice, key: Tensor, buffe
         total = total + torch.exp(sink - top)
     total.masked_fill_(dead, 1.0)
     weights.div_(total)
-    if attend is not None or call.bias is not None:
-        scores.masked_fill_(weights == 0, 0.0)  # not 0 * -inf; a NaN stays
+    for part in [slice(None)] if call.bias is not None else [view.unsure] if attend is not None else []:
+        scores[..., part].masked_fill_(weights[..., part] == 0, 0.0)  # not 0 * -inf; a NaN stays
     spread = scores.mul_(weights)  # sum(w * (x - top)) gives the entropy with one pass
     share = weights.sum(-1) if sink is not None else (~dead[..., 0]).to(weights.dtype)
     entropy = total[..., 0].log() * share - spread.sum(-1)
@@ -99,23 +114,27 @@ def _tile(call: Call, sample: int, heads: slice, rows: slice, key: Tensor, buffe
     return Tile(sample, heads, rows, keys, weights, lse, entropy)
 
 
-def _visible(call: Call, sample: int, heads: slice, rows: slice) -> tuple[Tensor | None, slice]:
-    """The mask of a tile, (h or 1, t or 1, s), None where every key is seen; and the keys between its first and last."""
+def _view(call: Call, sample: int, heads: slice, rows: slice) -> _View:
+    """What the mask leaves for a tile to compute."""
     S = call.sizes[3]
     if call.mask is None:
-        return None, slice(0, S)
+        return _View(slice(0, S), slice(0, 0), None, False)
     wanted = torch.arange(rows.start, rows.stop, device=call.query.device)
     attend = replace(call, rows=wanted, _memo={}).attend()
     assert attend is not None
     attend = attend[sample if attend.shape[0] > 1 else 0]
-    attend = attend[heads] if attend.shape[0] > 1 else attend
-    attend = attend.expand(-1, -1, S)
+    per_head = attend.shape[0] > 1
+    attend = (attend[heads] if per_head else attend).expand(-1, -1, S)
     seen = attend.flatten(0, 1).any(0).nonzero()
     if not len(seen):
-        return attend[..., :0], slice(0, 0)
+        return _View(slice(0, 0), slice(0, 0), None, per_head)
     keys = slice(int(seen[0]), int(seen[-1]) + 1)
     attend = attend[..., keys]
-    return (None if bool(attend.all()) else attend), keys
+    partly = (~attend).flatten(0, 1).any(0).nonzero()
+    if not len(partly):
+        return _View(keys, slice(0, 0), None, per_head)
+    unsure = slice(int(partly[0]), int(partly[-1]) + 1)
+    return _View(keys, unsure, attend[..., unsure], per_head)
 
 
 def _part(table: Tensor, sample: int, heads: slice, rows: slice, keys: slice) -> Tensor:

@@ -35,7 +35,7 @@ class Fused:
         if under_vmap(call.query, call.key, call.value):
             return "torch.vmap has no rule for torch's fused kernel and would run it sample by sample"
         if call.key.shape[2] == 0:
-            return "there are no keys"
+            return "there are no keys; the open form gives 0"
         return None
 
     def repairs(self, call: Call) -> list[str]:
@@ -48,6 +48,16 @@ class Fused:
         strided = [name for name in ("query", "key", "value") if not _dense_last(getattr(call, name))]
         if strided:
             made.append(f"{', '.join(strided)} copied: the channels were not next to each other in memory")
+        form = call.structure
+        if form.rest or form.documents or form.bound:
+            odd = (*form.rest, *form.documents)
+            made.append(
+                f"{' & '.join(map(repr, odd))} written out as T x S booleans: the kernel knows no other form of it"
+            )
+        elif form.banded and not (form.causal and call.bias is None):
+            made.append(
+                f"{call.mask!r} written out as T x S booleans: the kernel knows only causal() from position 0, alone"
+            )
         return made
 
     def run(self, call: Call) -> Tensor:
@@ -67,19 +77,31 @@ class Fused:
 
 
 def _lowered(call: Call) -> tuple[Tensor | None, Tensor | None]:
-    """The mask argument of the kernel, in which every row sees something, and which rows really do (.., T, 1)."""
+    """The mask argument of the kernel, and which rows see anything (.., T, 1), where the kernel must be helped with those
+    that do not. The CPU kernel gives them 0, forward and backward; others are shown all keys, and the result is dropped."""
     attend, bias = call.attend(), call.bias
     if bias is not None:
-        bias = _kernel_dtype(bias.detach() if not torch.is_grad_enabled() else bias, call.query)
+        bias = _kernel_dtype(bias, call.query)
+    if call.query.device.type == "cpu":
+        return _additive(attend, bias, call.query.dtype), None
+    if bias is not None:
         seen = bias > float("-inf")
         attend = seen if attend is None else attend & seen
     if attend is None:
         return None, None
     alive = attend.any(dim=-1, keepdim=True)
-    shown = attend | ~alive
     if bias is None:
-        return shown, alive
+        return attend | ~alive, alive
     return torch.where(attend, bias, float("-inf")).masked_fill(~alive, 0.0), alive
+
+
+def _additive(attend: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """0 or the bias where it attends, -inf elsewhere. `1 - 1 / x` is 0 or -inf, and four times faster than a select."""
+    if attend is None:
+        return bias
+    if bias is None:
+        return 1.0 - attend.to(dtype).reciprocal()
+    return torch.where(attend, bias, float("-inf"))
 
 
 def _kernel_dtype(bias: Tensor, query: Tensor) -> Tensor:

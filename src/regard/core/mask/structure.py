@@ -5,9 +5,10 @@ A mask is a conjunction of factors: bands (causal, windows) that merge into one,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from regard.core.mask.band import Band
 from regard.core.mask.expression import And, Bound, Mask
@@ -57,6 +58,21 @@ class Structure:
         """Exactly the causal mask with query 0 at position 0, and nothing else."""
         band = self.left is None and self.right == 0 and isinstance(self.offset, int) and self.offset == 0
         return band and self.plain and len(self.padding) == 0
+
+    def within(self, T: int, S: int) -> Structure:
+        """Without the sides of the band that reach beyond a call of T queries and S keys.
+
+        So the one query of a decoding step, which sees all keys, has no mask at all. Sizes that are not known while
+        exporting decide nothing.
+        """
+        if self.bound or not isinstance(self.offset, int):
+            return self
+        left, right = self.left, self.right
+        if left is not None and statically_known_true(left >= self.offset + T - 1):
+            left = None
+        if right is not None and statically_known_true(self.offset + right >= S - 1):
+            right = None
+        return replace(self, left=left, right=right)
 
     def key_mask(self, places: Places) -> Tensor | None:
         """(B or 1, 1, 1, S) bool: the key masks together; None without any."""
