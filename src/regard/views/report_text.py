@@ -134,10 +134,9 @@ def _plural(count: int, word: str) -> str:
 
 def _verdict(console: Console, report: Report) -> None:
     levels = [f.level for f in report.findings]
-    if "error" in levels:
-        mark, style = "ERROR", STYLE["error"]
-    elif "warning" in levels:
-        mark, style = "WARNING", STYLE["warning"]
+    said = next((level for level in STYLE if level in levels), None)
+    if said:
+        mark, style = said.upper(), STYLE[said]
     elif not report.counts["passed"]:
         mark, style = "NOTHING PASSED", "bold magenta"
     else:
