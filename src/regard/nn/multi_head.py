@@ -184,7 +184,8 @@ class MultiHeadAttention(nn.Module):
         the cache rolls: it has W slots and takes any number of tokens.
         """
         weight = self.k_proj.weight
-        weight = weight.to_local() if hasattr(weight, "to_local") else weight  # a DTensor: this rank's heads
+        local = getattr(weight, "to_local", None)  # a DTensor: this rank's heads
+        weight = weight if local is None else local()
         window = window_of(self.mask)
         return KVCache(
             batch,

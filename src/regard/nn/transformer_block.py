@@ -103,11 +103,12 @@ class TransformerBlock(nn.Module):
         Raises:
             CacheError: The mixer makes none.
         """
-        if not hasattr(self.mixer, "new_cache"):
+        make: Callable[[int, int], KVCache] | None = getattr(self.mixer, "new_cache", None)
+        if make is None:
             raise CacheError(
                 f"{type(self.mixer).__name__} has no new_cache(batch, length); decode with a mixer that has one"
             )
-        return self.mixer.new_cache(batch, length)
+        return make(batch, length)
 
     def extra_repr(self) -> str:
         return f"embed_dim={self.embed_dim}, norm_first={self.norm_first}"
