@@ -245,6 +245,10 @@ def test_a_waiver_in_pyproject_counts(runs, project):
             "model.py is not a report of regard (JSONDecodeError); write one with",
         ),
         (["check", "m.py:A", "--format", "xml"], "--format 'xml' is not known; it is text, json, sarif, github, junit"),
+        (
+            ["check", "m.py:A", "--out", "gone/report.txt"],
+            "--out gone/report.txt cannot be written: the folder gone does not exist",
+        ),
         (["check", "m.py:A", "--memory", "much"], "--memory 'much' is no size; write for example --memory 4GB"),
         (["check", "m.py:A", "--timeout", "0"], "--timeout is 0; it must be more than 0 seconds"),
         (["check", "m.py:A", "--jobs", "-1"], "--jobs is -1; it must be 0 or more"),
@@ -329,6 +333,43 @@ def test_ctrl_c_ends_the_processes_and_prints_what_was_done(project):
     assert "interrupted: what had not ended is listed as not checked" in err
     assert "slow.py:EndlessAttention: interrupted (Ctrl-C)" in out
     assert "2 targets, 0 checked, 2 not" in out
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a terminal is opened")
+def test_the_bar_is_on_a_terminals_stderr_only_and_results_still_reach_a_pipe(project):
+    import os
+    import pty
+
+    main, side = pty.openpty()
+    command = [sys.executable, "-m", "regard", "check", "gone.py", "model.py:OneAttention", "--format", "github"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=side, cwd=project, env={**os.environ, "TERM": "xterm"}
+    )
+    os.close(side)
+    shown = b""
+    while chunk := _read(main):
+        shown += chunk
+    out = process.communicate()[0].decode()
+    os.close(main)
+    assert b"checking" in shown
+    assert b"0/1" in shown
+    assert out.startswith("::warning title=gone.py not checked::gone.py does not exist\n")
+    assert "checking" not in out
+
+
+def _read(descriptor):
+    import os
+
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:  # the other side has closed
+        return b""
+
+
+def test_a_reader_that_has_had_enough_is_no_fault(project):
+    command = f"{sys.executable} -m regard list model.py | head -c 1; {sys.executable} -m regard rule | true"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=project)
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.slow

@@ -139,11 +139,15 @@ def _refusing(work):
 
 def main() -> None:
     """Entry point of the command. A fault of our own exits with 2, never with the 1 that says that something was found."""
+    import os
     import sys
     import traceback
 
     try:
         app()
+    except BrokenPipeError:  # the reader, such as `head`, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(2)
     except Exception:
         traceback.print_exc()
         typer.echo("regard: this is a fault in regard itself; please report it with the lines above", err=True)

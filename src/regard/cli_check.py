@@ -107,6 +107,8 @@ def session(request: Request) -> int:
     Raises:
         RegardError: the command was asked wrongly; the text is one sentence.
     """
+    if request.out is not None and not request.out.absolute().parent.is_dir():
+        raise TargetError(f"--out {request.out} cannot be written: the folder {request.out.parent} does not exist")
     if request.format not in ("text", *RENDER):
         raise TargetError(f"--format {request.format!r} is not known; it is text, {', '.join(RENDER)}")
     settings = read_settings(Path.cwd())
@@ -174,7 +176,9 @@ def _in_order(targets: list[Target], options: Options, aside: _Aside, stderr: Co
         try:
             while next_one < len(targets):
                 while next_one in waiting:
+                    bar.stop()  # the consumer writes now; the bar must not be in its way
                     yield aside.apply(waiting.pop(next_one))
+                    bar.start()
                     next_one += 1
                 for position, report in running:
                     waiting[open_ones[position]] = report
@@ -188,6 +192,21 @@ def _in_order(targets: list[Target], options: Options, aside: _Aside, stderr: Co
                 yield aside.apply(report)
 
 
+def _progress(stderr: Console) -> Progress:
+    """A bar on stderr if that is a terminal; it never touches stdout, which may be a file or a pipe."""
+    columns = (
+        TextColumn("checking"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    quiet = not stderr.is_terminal
+    return Progress(
+        *columns, console=stderr, transient=True, disable=quiet, redirect_stdout=False, redirect_stderr=False
+    )
+
+
 def _write(request: Request, coming: Iterator[Report], aside: _Aside) -> list[Report]:
     """Text is written target by target as it comes; the other formats once, at the end."""
     if request.format != "text":
@@ -195,15 +214,23 @@ def _write(request: Request, coming: Iterator[Report], aside: _Aside) -> list[Re
         aside.finish(reports)
         text = RENDER[request.format](reports)
         if request.out:
-            request.out.write_text(text, encoding="utf-8")
+            with _open(request.out) as file:
+                file.write(text)
         else:
             sys.stdout.write(text)
             sys.stdout.flush()
         return reports
     if request.out:
-        with request.out.open("w", encoding="utf-8") as file:
+        with _open(request.out) as file:
             return _write_text(Console(file=file, highlight=False, width=80), request, coming, aside)
     return _write_text(Console(highlight=False), request, coming, aside)
+
+
+def _open(out: Path):
+    try:
+        return out.open("w", encoding="utf-8")
+    except OSError as error:
+        raise TargetError(f"--out {out} cannot be written: {error.strerror}") from error
 
 
 def _write_text(console: Console, request: Request, coming: Iterator[Report], aside: _Aside) -> list[Report]:
