@@ -1,0 +1,71 @@
+"""Normalised scores are divided by the length of their own query and their own key."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.checks.case import Case, Verdict
+from regard.checks.rule import rule
+from regard.checks.sites import need_site
+from regard.intercept import Site
+
+
+@rule("ATT404", kinds=("qknorm-wrong",))
+def cosine_norm(case: Case) -> Verdict | None:
+    """Where scores are divided by norms, score (i, j) is a multiple of the cosine of query i and key j.
+
+    What goes wrong: the norms of queries and keys are multiplied element by element instead of as an outer product, so
+    row i is divided by the length of key i; the norm runs over the wrong axis.
+    Why it matters: scores are no longer bounded by the temperature, which is what the norm is for.
+
+    Bad:
+        scores / (q.norm(dim=-1, keepdim=True) * k.norm(dim=-1, keepdim=True))
+    Good:
+        scores / (q.norm(dim=-1, keepdim=True) * k.norm(dim=-1, keepdim=True).mT)
+    """
+    looked = False
+    for site in need_site(case):
+        if site.query is None or site.key is None or site.logits is None or site.kind == "other" or site.query.shape[-2] != site.key.shape[-2]:
+            continue
+        if not any(s.op in ("shift", "div", "mul", "scale") for s in site.before) or site.logits.shape[-1] != site.key.shape[-2]:
+            continue
+        looked = True
+        if _explained(site, _plain(site)) or _explained(site, _cosine(site)):
+            continue
+        if _explained(site, _wrong(site)):
+            return Verdict("error", "scores of query i are divided by the length of key i, whatever key they belong to", kind="qknorm-wrong", measured="R2 of q.k / (|q_i| |k_i|) > 0.9999", allowed="q.k / (|q_i| |k_j|)", where=site.where or None, cause="the norms of queries and keys are multiplied element by element, not as an outer product", fix="divide by q.norm(dim=-1, keepdim=True) * k.norm(dim=-1, keepdim=True).mT", example=f"scores {tuple(site.logits.shape)}")
+    case.need(looked, "no scores divided by a norm were seen")
+    return None
+
+
+def _plain(site: Site) -> Tensor:
+    return site.raw_scores().double()
+
+
+def _norms(site: Site) -> tuple[Tensor, Tensor]:
+    return site.query.double().norm(dim=-1, keepdim=True), site.key.double().norm(dim=-1, keepdim=True)
+
+
+def _cosine(site: Site) -> Tensor:
+    q, k = _norms(site)
+    return _plain(site) / (q * k.transpose(-1, -2)).clamp_min(1e-12)
+
+
+def _wrong(site: Site) -> Tensor:
+    q, k = _norms(site)
+    return _plain(site) / (q * k).clamp_min(1e-12) if q.shape == k.shape else torch.zeros_like(_plain(site))
+
+
+def _explained(site: Site, model: Tensor) -> bool:
+    """Do scores equal a factor per head times the model, at visible entries?"""
+    scores = site.logits.detach().double()
+    seen = site.visible().expand(scores.shape)
+    x, y = model[seen], scores[seen]
+    if scores.ndim == 4 and bool(seen.all()):
+        x, y = model.transpose(0, 1).flatten(1), scores.transpose(0, 1).flatten(1)
+    else:
+        x, y = x[None], y[None]
+    slope = (x * y).sum(-1, keepdim=True) / (x * x).sum(-1, keepdim=True).clamp_min(1e-30)
+    rest = (y - slope * x).square().sum(-1) / y.square().sum(-1).clamp_min(1e-30)
+    return bool((rest < 1e-4).all())

@@ -1,0 +1,52 @@
+"""Grouped-query attention: query head i reads key head i // group."""
+
+from __future__ import annotations
+
+from regard.checks.case import Case, Verdict
+from regard.checks.rule import rule
+from regard.checks.sites import need_site
+from regard.intercept.readings import key_head_of_query_head
+
+INTERLEAVED = r"repeat_interleave|enable_gqa|repeat_kv"
+
+
+@rule("ATT309", kinds=("gqa-order", "gqa-repeat-axis"))
+def gqa_order(case: Case) -> Verdict | None:
+    """With fewer key heads than query heads, neighbouring query heads share a key head.
+
+    Which key head each query head reads is measured.
+    What goes wrong: key heads are tiled (0 1 0 1) instead of repeated (0 0 1 1), or repeated along the sequence axis and
+    reshaped into heads.
+    Why it matters: weights from Llama and others load without an error and give nonsense. Trained from scratch, either
+    order works: without a sign of what is meant this is a question.
+
+    Bad:
+        k = k.repeat(1, group, 1, 1)
+    Good:
+        k = k.repeat_interleave(group, dim=1)
+    References: ONNX Attention; torch enable_gqa.
+    """
+    for site in need_site(case):
+        order = key_head_of_query_head(site)
+        if order is None:
+            continue
+        groups = len(set(order))
+        heads = len(order)
+        if groups in (1, heads):
+            continue
+        first = [order.index(g) for g in dict.fromkeys(order)]
+        rank = {g: i for i, g in enumerate(dict.fromkeys(order))}
+        got = [rank[g] for g in order]
+        want = [h * groups // heads for h in range(heads)]
+        if got == want:
+            return None
+        said = case.evidence.says(INTERLEAVED, where="source")
+        declared = case.design.kv_heads is not None
+        return Verdict(
+            "error" if said or declared else "question",
+            f"query heads read key heads {got}, not {want}" + (f", although the source says {said}" if said else "" if declared else ": is that meant?"),
+            kind="gqa-repeat-axis" if said and "interleave" in said else "gqa-order", measured=got, allowed=want, where=site.where or None, example=f"{heads} query heads, {groups} key heads, first copies at {first}",
+            cause="keys are repeated along another axis and then reshaped into heads" if said else "keys are tiled instead of repeated", fix="k.repeat_interleave(group, dim=1) on (B, Hkv, T, D)",
+        )  # fmt: skip
+    case.need(False, "no grouped key heads were seen")
+    return None

@@ -1,0 +1,135 @@
+"""Within a head, every key stands for another token, and key and value for the same."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from regard.checks.call import Call
+from regard.checks.case import Case, Verdict
+from regard.checks.rule import rule
+from regard.checks.sites import Rows, row_sources, token_offset
+
+
+def _known(case: Case) -> list[tuple[Call, dict[str, Rows], int]]:
+    out = []
+    for call in [case.call, *([case.cross] if case.cross else [])]:
+        try:
+            out += [(call, rows, i) for i, rows in enumerate(row_sources(case, call))]
+        except Exception as error:
+            if call is case.call:
+                raise error
+    return out
+
+
+@rule("ATT304", kinds=("head-split-order",))
+def head_sees_each_token_once(case: Case) -> Verdict | None:
+    """The keys of one head come from different tokens.
+
+    Followed by replacing one input token at a time.
+    What goes wrong: (B, T, E) is viewed as (B, H, T, D) without a transpose: a head gets several slices of few tokens.
+    Why it matters: each head sees a part of the sequence, cut at a place that depends on its length.
+
+    Bad:
+        q = self.q(x).view(B, H, T, D)
+    Good:
+        q = self.q(x).view(B, T, H, D).transpose(1, 2)
+    """
+    case.need_determinism()
+    looked = False
+    for call, rows, _ in _known(case):
+        if "key" not in rows:
+            continue
+        keys = rows["key"].source.reshape(-1, rows["key"].shape[-1])
+        complete = (keys >= 0).all(-1)
+        if not bool(complete.any()):
+            continue
+        looked = True
+        for row in keys[complete]:
+            if len(set(row.tolist())) < row.numel() and len(set(row.tolist())) > 1:
+                tokens = call.sources[call.keys].tokens
+                return Verdict(
+                    "error", f"the {row.numel()} keys of one head come from only {len(set(row.tolist()))} tokens: {[t % tokens for t in row.tolist()][:10]}", kind="head-split-order",
+                    measured=len(set(row.tolist())), allowed=row.numel(), example=f"{tokens} tokens", cause="the tensor is viewed into heads without moving the head axis", fix="view(B, T, H, D).transpose(1, 2)",
+                )  # fmt: skip
+    case.need(looked, "no head's keys could be followed to single tokens")
+    return None
+
+
+@rule("ATT305", kinds=("wrong-source",))
+def key_and_value_agree(case: Case) -> Verdict | None:
+    """The value behind a key comes from the token that the key comes from, and queries from the query stream.
+
+    What goes wrong: values (or keys) are projected from the query's input in cross-attention, or keys and values are
+    reordered differently.
+    Why it matters: the weights say where to look, and something else is read.
+
+    Bad:
+        q, k, v = self.q(x), self.k(context), self.v(x)
+    Good:
+        q, k, v = self.q(x), self.k(context), self.v(context)
+    """
+    case.need_determinism()
+    looked = False
+    for call, rows, _ in _known(case):
+        if "key" in rows and "value" in rows and rows["key"].source.shape == rows["value"].source.shape:
+            key, value = rows["key"].source, rows["value"].source
+            both = (key >= 0) & (value >= 0)
+            looked |= bool(both.any())
+            bad = both & (key != value)
+            if bool(bad.any()):
+                return _contradiction(call, key, value, bad, case)
+    case.need(looked, "keys and values could not be followed to single tokens")
+    return _queries_from_elsewhere(case)
+
+
+def _queries_from_elsewhere(case: Case) -> Verdict | None:
+    """Cross-attention in which no site at all takes its queries from the query stream."""
+    by_call: dict[int, list[tuple[Call, Tensor]]] = {}
+    for call, rows, _ in _known(case):
+        if call.is_cross and "query" in rows and bool((rows["query"].source >= 0).any()):
+            by_call.setdefault(id(call), []).append((call, rows["query"].source))
+    for found in by_call.values():
+        call = found[0][0]
+        at, s = token_offset(case, call, call.query), call.sources[call.query]
+        if not any(bool(((q >= at) & (q < at + s.batch * s.tokens)).any()) for _, q in found):
+            return Verdict("error", f"queries are computed from the {call.keys} stream, not from {call.query}", kind="wrong-source", measured="0 query rows from the query stream", allowed="all", cause="the projections read the wrong argument", fix="q from the query, k and v from the context")
+    return None
+
+
+def _contradiction(call: Call, key: Tensor, value: Tensor, bad: Tensor, case: Case) -> Verdict:
+    at = int(bad.nonzero()[0])
+    streams = {}
+    for name in call.sources:
+        start, s = token_offset(case, call, name), call.sources[name]
+        streams[name] = range(start, start + s.batch * s.tokens)
+
+    def of(flat: int) -> str:
+        name = next(n for n, r in streams.items() if flat in r)
+        return f"token {(flat - streams[name].start) % call.sources[name].tokens} of {name}"
+
+    return Verdict(
+        "error", f"a key comes from {of(int(key[at]))} and its value from {of(int(value[at]))}", kind="wrong-source", measured=f"{int(bad.sum())} of {bad.numel()} rows", allowed="0",
+        cause="keys and values are projected from different streams, or reordered differently", fix="project keys and values from the same tensor",
+    )  # fmt: skip
+
+
+@rule("ATT306", kinds=("wrong-source", "output-unused"))
+def context_is_read(case: Case) -> Verdict | None:
+    """In cross-attention, the output depends on every token of the context, and on the query.
+
+    What goes wrong: keys and values are projected from the query's own stream; the attention's result is not used.
+    Why it matters: the second input is ignored, silently.
+    """
+    from regard.checks.influence import influence
+
+    calls = [c for c in (case.call, case.cross) if c is not None and c.is_cross]
+    case.need(bool(calls), "it has one input stream")
+    case.need_determinism()
+    for call in calls:
+        for name in (call.keys, call.query):
+            change = influence(case, call=call, source=name).change
+            if float(change.max()) <= case.tolerance:
+                return Verdict("error", f"the {name} stream has no influence on the output", kind="wrong-source", measured=float(change.max()), allowed="a change", example=f"every token of {name} replaced in turn", cause="the projections read the other argument", fix="q from the query, k and v from the context")
+    return None
+
+

@@ -1,0 +1,39 @@
+"""Linear attention divides by the sum of its weights."""
+
+from __future__ import annotations
+
+from regard.checks.case import Case, Verdict
+from regard.checks.positions import identical
+from regard.checks.rule import rule
+from regard.checks.sites import attention_sites, watch
+
+
+@rule("ATT406", kinds=("linear-unnormalised", "linear-normaliser-wrong"))
+def linear_normaliser(case: Case) -> Verdict | None:
+    """Where values are summed without a softmax, n identical tokens give the same output for every n.
+
+    What goes wrong: phi(q) (phi(k)^T v) without the division by phi(q) sum(phi(k)).
+    Why it matters: outputs grow with the length of the sequence; a model trained at 512 tokens fails at 2,048.
+    Right by design where a norm follows (retention) or where weights are meant to be sums (sigmoid attention): then
+    declare row_sum="any".
+
+    Bad:
+        out = q @ (k.mT @ v)
+    Good:
+        out = q @ (k.mT @ v) / (q @ k.sum(-2).unsqueeze(-1) + eps)
+    References: Katharopoulos et al. 2020.
+    """
+    case.need(case.call.free_length and not case.call.is_cross, "one length only, or two streams")
+    case.need(case.design.row_sum != "any", "the design says that weights need not sum to 1")
+    case.need_determinism()
+    seen = watch(case, case.sample()).seen
+    case.need(not attention_sites(case) and any("linear attention" in u for u in seen.unknown), "no attention without a softmax was seen")
+    n = case.call.sources[case.call.query].tokens
+    a, b, c = (case.run(identical(case, 40, tokens=k * n))[0, -1] for k in (1, 2, 3))
+    first, second = b - a, c - b
+    size = max(float(a.abs().max()), 1e-12)
+    if float(first.abs().max()) < case.big * size:
+        return None
+    if float((second - first).abs().max()) < 1e-6 * float(first.abs().max()):
+        return Verdict("warning", f"the output grows in proportion to the number of tokens ({float(first.abs().max()) / size:.2g} more, relative, from {n} to {2 * n} identical tokens)", kind="linear-unnormalised", measured=float(first.abs().max()) / size, allowed=case.tolerance, example=f"{n}, {2 * n} and {3 * n} identical tokens", cause="no division by the sum of the weights", fix="divide by q . sum(k) + eps, or follow with a norm")
+    return Verdict("question", f"the output of identical tokens depends on how many there are ({float(first.abs().max()) / size:.2g}, relative): is that meant?", kind="linear-normaliser-wrong", measured=float(first.abs().max()) / size, allowed=case.tolerance, example=f"{n} and {2 * n} identical tokens", cause="a normaliser that does not match the weights, or positions", fix="divide by q . sum(k) + eps")

@@ -1,0 +1,60 @@
+"""A token's output depends on that token."""
+
+from __future__ import annotations
+
+from regard.checks.case import Case, Verdict
+from regard.checks.influence import influence
+from regard.checks.rule import rule
+
+
+@rule("ATT307", kinds=("window-reverse", "chunk-tail", "head-merge-order", "output-unused", "causal-strict"))
+def output_sees_itself(case: Case) -> Verdict | None:
+    """In self-attention, the output at a position depends on the input at that position, at every length that runs.
+
+    What goes wrong: windows or heads are put back in the wrong places; the tail that does not fill a chunk is dropped.
+    Why it matters: outputs stand beside the wrong tokens, or stand for nothing.
+
+    Bad:
+        y = windows[:, idx]                      # idx took them apart; its inverse puts them back
+    Good:
+        y = windows[:, idx.argsort()]
+    """
+    case.need(case.call.follows and not case.call.is_cross, "outputs do not stand for the tokens of one stream")
+    case.need_determinism()
+    base = influence(case)
+    case.need(base.square, "as many outputs as tokens are needed")
+    verdict = _judge(base, None)
+    if verdict is not None or not case.call.free_length:
+        return verdict
+    n = case.call.sources[case.call.query].tokens
+    for extra in (1, 3, n + 1):
+        try:
+            longer = influence(case, tokens=n + extra)
+        except Exception:
+            continue
+        verdict = _judge(longer, n + extra) if longer.square else None
+        if verdict is not None:
+            return verdict
+    return None
+
+
+def _judge(found, length: int | None) -> Verdict | None:
+    own = found.sees.diagonal()
+    if bool(own.all()):
+        return None
+    n = own.numel()
+    blind = (~own).nonzero().flatten().tolist()
+    none = [t for t in blind if not bool(found.sees[t].any())]
+    tail = none == list(range(n - len(none), n)) and len(none) < n and len(none) > 0
+    if len(none) == n:
+        return Verdict("error", "no input token has any influence on any output", kind="output-unused", measured=0.0, allowed="a change", example=f"{n} tokens replaced in turn", cause="the attention hides every real key, or its result is not used", fix="look at the mask and at what is returned")
+    kind = "chunk-tail" if tail else "causal-strict" if len(blind) == n and not bool(found.sees.triu(1).any()) else "window-reverse"
+    cause = {
+        "chunk-tail": "tokens that do not fill the last chunk are dropped or left at zero",
+        "causal-strict": "the causal mask hides a token from itself, and nothing else carries it",
+        "window-reverse": "rows are put back in places that are not their own",
+    }[kind]
+    return Verdict(
+        "error" if kind != "causal-strict" else "question", f"the output of token {blind[0]} does not depend on token {blind[0]} ({len(blind)} of {n} tokens{f' at length {length}' if length else ''})", kind=kind,
+        measured=len(blind), allowed=0, example=f"length {n}", cause=cause, fix={"chunk-tail": "pad to a multiple of the chunk and mask", "causal-strict": "triu(diagonal=1)", "window-reverse": "use the inverse permutation"}[kind],
+    )  # fmt: skip

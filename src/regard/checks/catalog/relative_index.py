@@ -1,0 +1,85 @@
+"""A 2-D relative bias gives equal offsets equal values and different offsets their own."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.checks.case import Case, Verdict
+from regard.checks.positions import places
+from regard.checks.rule import rule
+
+
+
+@rule("ATT804", kinds=("relative-index-collision",))
+def relative_index(case: Case) -> Verdict | None:
+    """In a window with a table of (2h - 1)(2w - 1) biases, every offset reads its own entry.
+
+    What goes wrong: the row offset is multiplied by the wrong stride (h instead of 2w - 1), so different offsets share an
+    entry, or equal offsets do not.
+    Why it matters: silent on square windows of some sizes; wrong on all others.
+
+    Bad:
+        index = dy * (2 * h - 1) + dx
+    Good:
+        index = dy * (2 * w - 1) + dx
+    References: Liu et al. 2021 (Swin), section 3.2.
+    """
+    case.need(case.subject.is_module, "a function has no table")
+    case.need_determinism()
+    for p in places(case):
+        n = p.scores.shape[-1]
+        window = _window(case, n)
+        if window is None or not p.added:
+            continue
+        offsets = _offsets(window)
+        scores = p.scores.nan_to_num(0.0)
+        groups: dict[tuple[int, int], Tensor] = {}
+        for o in sorted(set(offsets)):
+            at = torch.tensor([x == o for x in offsets]).reshape(n, n)
+            values = scores[:, at]
+            if float((values - values[:, :1]).abs().max()) > 1e-9:
+                return _verdict(p, f"pairs with the same offset {o} get different biases", window)
+            groups[o] = values[:, 0]
+        seen: dict[tuple[float, ...], tuple[int, int]] = {}
+        for o, value in groups.items():
+            mark = tuple(round(float(x), 9) for x in value)
+            if mark in seen:
+                return _verdict(p, f"offsets {seen[mark]} and {o} share one entry of the table", window)
+            seen[mark] = o
+        return None
+    case.need(False, "no window with a 2-D table of relative biases was seen")
+    return None
+
+
+def _window(case: Case, n: int) -> tuple[int, int] | None:
+    """(h, w) with h * w = n for which a parameter has (2h - 1)(2w - 1) rows."""
+    sizes = {s for p in case.subject.pristine.parameters() for s in p.shape} | {p.shape[0] * p.shape[1] for p in case.subject.pristine.parameters() if p.ndim > 2}
+    fits = [(h, n // h) for h in range(1, n + 1) if n % h == 0 and (2 * h - 1) * (2 * (n // h) - 1) in sizes]
+    named = case.design.window
+    if isinstance(named, (tuple, list)) and tuple(named) in fits:
+        return tuple(named)
+    fits = [f for f in fits if f[0] > 1 and f[1] > 1]
+    square = [f for f in fits if f[0] == f[1]]
+    if square:
+        return square[0]
+    return None if len(fits) == 0 else _declared(case, fits)
+
+
+def _declared(case: Case, fits: list[tuple[int, int]]) -> tuple[int, int] | None:
+    """Of (2, 4) and (4, 2), the one that the module's attributes name; None if they do not."""
+    for part in case.subject.pristine.modules():
+        for value in vars(part).values():
+            if isinstance(value, (tuple, list)) and tuple(value) in fits:
+                return tuple(value)
+    return None
+
+
+def _offsets(window: tuple[int, int]) -> list[tuple[int, int]]:
+    h, w = window
+    spots = [(y, x) for y in range(h) for x in range(w)]
+    return [(a[0] - b[0], a[1] - b[1]) for a in spots for b in spots]
+
+
+def _verdict(p, what: str, window: tuple[int, int]) -> Verdict:
+    return Verdict("error", f"in a window {window[0]} x {window[1]}, {what}", kind="relative-index-collision", measured=what, allowed="one entry for each offset", where=p.site.where or None, example=f"{window[0] * window[1]} identical tokens", cause="the stride of the row offset is not 2 * width - 1", fix="index = (dy + h - 1) * (2 * w - 1) + dx + w - 1")

@@ -1,0 +1,88 @@
+"""Rotary scores depend on the distance only."""
+
+from __future__ import annotations
+
+from regard.checks.case import Case, Verdict
+from regard.checks.positions import diagonal_spread, places
+from regard.checks.rule import rule
+
+ALLOWED = 2e-5
+ROUGH = 0.02  # below: rounding of the angles; above: another formula
+WORDS = r"\brope\b|\brotary|rotate_half|apply_rot|_rope\b|\brope_|\.rope|rotaryembedding"
+
+
+@rule("ATT801", kinds=("rope-pairing", "rope-precision"))
+def rotary_distance(case: Case) -> Verdict | None:
+    """With rotary positions, the scores of identical tokens depend only on how far apart they are.
+
+    What goes wrong: cosines are laid out for one pairing of channels and the rotation uses the other; angles are computed
+    in 16 bits, so that positions collapse.
+    Why it matters: relative positions are what rotary is for; generation beyond the training length fails first.
+
+    Bad:
+        angle = angles.repeat_interleave(2, -1); x = x * angle.cos() + rotate_half(x) * angle.sin()
+    Good:
+        angle = torch.cat([angles, angles], -1); x = x * angle.cos() + rotate_half(x) * angle.sin()
+    References: Su et al. 2021, section 3.4.
+    """
+    case.need_determinism()
+    lengths: list[int | None] = [None]
+    if case.call.free_length and len(case.call.sources[case.call.query].grid) == 1:
+        lengths += [40, 300]
+    looked = False
+    for n in lengths:
+        try:
+            found = [p for p in places(case, tokens=n) if p.rotary]
+        except Exception:
+            if n is None:
+                raise
+            continue
+        for p in found:
+            looked = True
+            spread = diagonal_spread(p.scores)
+            if spread > max(ALLOWED, 1e-2 * case.tolerance):
+                return _verdict(case, p, spread, p.scores.shape[-1])
+    case.need(looked, "no rotation of queries and keys was seen on a single line of tokens")
+    return None
+
+
+def _verdict(case: Case, p, spread: float, length: int) -> Verdict | None:
+    if spread < 5e-4 and length > 50 and case.subject.dtype.itemsize < 8:
+        return None
+    fine = spread < ROUGH
+    return Verdict(
+        "error" if not (fine and spread < 1e-4) else "question",
+        f"rotated scores of equal distance differ by {spread:.2g} (relative) at length {length}: " + ("the angles are too coarse" if fine else "the rotation does not keep distances"),
+        kind="rope-precision" if fine else "rope-pairing", measured=spread, allowed=ALLOWED, where=p.site.where or None, example=f"{length} identical tokens",
+        cause="positions or angles are computed in 16 bits" if fine else "cosines and sines are laid out for another pairing of channels than the rotation uses",
+        fix="compute angles in float32 or more, and cast the rotated result" if fine else "cat([angles, angles], -1) goes with rotate_half; repeat_interleave(2, -1) with (x[..., 0::2], x[..., 1::2])",
+    )  # fmt: skip
+
+
+@rule("ATT802", kinds=("rope-wrong-axis",))
+def rotary_axis(case: Case) -> Verdict | None:
+    """Where the author speaks of rotary positions, queries of identical tokens differ from place to place.
+
+    What goes wrong: the rotation runs over the head axis, since (B, T, H, D) is given where (B, H, T, D) is expected.
+    Why it matters: heads get angles; tokens get none, and their order is invisible.
+
+    Bad:
+        q = rope(q)                             # q is (B, T, H, D); rope reads axis -2 as the tokens
+    Good:
+        q = rope(q.transpose(1, 2))
+    """
+    said = case.evidence.says(WORDS, where="name doc source")
+    case.need(said is not None or case.design.position == "rope", "nothing speaks of rotary positions")
+    case.need_determinism()
+    found = places(case)
+    case.need(bool(found), "queries, keys and scores are not known")
+    if any(p.rotary or p.absolute or p.added for p in found):
+        return None
+    for p in found:
+        heads = p.site.query.detach().double()
+        if heads.ndim == 4 and p.site.query.shape[1] > 1:
+            return Verdict(
+                "error", f"the source speaks of rotary positions ({said or 'declared'}), but queries and keys of identical tokens are equal at every place: the order of tokens has no effect",
+                kind="rope-wrong-axis", measured=0.0, allowed="a rotation along the tokens", where=p.site.where or None, example=f"{p.scores.shape[-1]} identical tokens", cause="the rotation runs along another axis (heads), or its result is not used", fix="rotate (B, H, T, D) along T: transpose before the rotation",
+            )  # fmt: skip
+    return None

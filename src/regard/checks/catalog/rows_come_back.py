@@ -1,0 +1,99 @@
+"""The row computed for a token comes back to that token."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.checks.case import Case, Verdict
+from regard.checks.rule import rule
+from regard.checks.sites import row_sources, watch
+from regard.intercept import Site
+
+MOST_ROWS = 130
+
+
+@rule("ATT303", kinds=("head-merge-order", "spatial-layout-scramble", "window-reverse", "batch-cross-talk"))
+def rows_come_back(case: Case) -> list[Verdict]:
+    """What attention computes for the query of a token ends in the output of that token, all heads of it.
+
+    Followed forward (which token makes this query row?) and backward (which output does this row feed?).
+    What goes wrong: heads are merged without a transpose, windows are put back with the permutation that took them
+    apart, (B, N, C) is reshaped to (B, C, H, W), batch and heads are unfolded in the wrong order.
+    Why it matters: tokens get each other's results; the model trains and is worse.
+
+    Bad:
+        y = y.reshape(B, T, -1)                          # y is (B, H, T, D)
+    Good:
+        y = y.transpose(1, 2).reshape(B, T, -1)
+    """
+    case.need(case.call.follows, "outputs do not stand for tokens")
+    case.need_determinism()
+    source = case.call.sources[case.call.query]
+    case.need(source.batch * source.tokens <= MOST_ROWS * 3, "too many tokens to follow one by one")
+    sources = row_sources(case)
+    case.need(source.layout.batched, "there is no batch axis")
+    run = watch(case, case.sample(), grad=True)
+    case.need(run.output.requires_grad, "no gradient reaches the attention")
+    out: list[Verdict] = []
+    followed = 0
+    for site, rows in zip(run.sites, sources):
+        if "query" not in rows or site.output is None or rows["query"].shape != tuple(site.output.shape[:-1]):
+            continue
+        feeds = _feeds(run.output, site, min(2, source.batch))
+        if feeds is None:
+            continue
+        followed += 1
+        verdict = _judge(case, site, rows["query"].source, feeds)
+        if verdict is not None and not out:
+            out.append(verdict)
+    case.need(followed > 0, "later layers mix the rows again, or the rows could not be followed")
+    return out
+
+
+def _feeds(output: Tensor, site: Site, items: int) -> Tensor | None:
+    """(R, D): the one flat token that element (row, channel) feeds; -2 for none; None when an element feeds several."""
+    tokens = output.shape[1]
+    feeds = torch.full((site.output.shape[:-1].numel(), site.output.shape[-1]), -2)
+    weight = torch.randn(output.shape[-1], generator=torch.Generator().manual_seed(3), dtype=output.dtype)
+    for b in range(items):
+        for t in range(tokens):
+            grad = site.gradient((output[b, t] * weight).sum(), "output")
+            if grad is None:
+                return None
+            hit = grad.reshape(feeds.shape).abs() > 1e-12
+            if bool((hit & (feeds >= 0)).any()):
+                return None
+            feeds[hit] = b * tokens + t
+    return feeds
+
+
+def _judge(case: Case, site: Site, query: Tensor, feeds: Tensor) -> Verdict | None:
+    known = (query >= 0) & (feeds >= 0).any(-1)
+    if not bool(known.any()):
+        return None
+    wrong = known[:, None] & (feeds >= 0) & (feeds != query[:, None])
+    if not bool(wrong.any()):
+        return None
+    row, channel = (int(i) for i in wrong.nonzero()[0])
+    tokens = case.call.sources[case.call.query].tokens
+    came, went = int(query[row]), int(feeds[row, channel])
+    kind, cause, fix = _cause(case, site, query, feeds, known, tokens)
+    share = float(wrong[known].double().mean())
+    return Verdict(
+        "error", f"the attention row computed for token {came % tokens} of item {came // tokens} ends in the output of token {went % tokens} of item {went // tokens}",
+        kind=kind, measured=f"{share:.0%} of the followed entries end elsewhere", allowed="0 %", example=f"{tokens} tokens, rows of shape {tuple(site.output.shape)}", where=site.where or None, cause=cause, fix=fix,
+    )  # fmt: skip
+
+
+def _cause(case: Case, site: Site, query: Tensor, feeds: Tensor, known: Tensor, tokens: int) -> tuple[str, str, str]:
+    whole = all(len(set(f[f >= 0].tolist())) <= 1 for f in feeds[known])
+    items = bool(((query // tokens)[known] != (feeds.amax(-1) // tokens)[known]).any())
+    images = len(case.call.sources[case.call.query].grid) == 2
+    if items and whole:
+        return "batch-cross-talk", "the axis that holds batch and heads is folded in one order and unfolded in another", "unfold (B * H) as view(B, H, ...)"
+    if whole and (site.output.ndim > 2 and site.output.shape[-2] < tokens):
+        return "window-reverse", "windows are put back with the permutation that took them apart, not with its inverse", "use the inverse permutation (argsort) to put windows back"
+    if images:
+        return "spatial-layout-scramble", "(B, N, C) is reshaped to (B, C, H, W) without a transpose", "x.transpose(1, 2).reshape(B, C, H, W)"
+    return "head-merge-order", "heads are merged by reshape without moving the head axis next to the channels", "y.transpose(1, 2).reshape(B, T, H * D)"

@@ -1,0 +1,69 @@
+"""Weights sum to one over the keys they are contracted with."""
+
+from __future__ import annotations
+
+from regard.checks.case import Case, Verdict
+from regard.checks.rule import rule
+from regard.checks.sites import need_site
+from regard.intercept import Site
+
+NAMES = {-2: ("softmax-axis-query", "the query axis"), -3: ("softmax-axis-head", "the head axis"), -4: ("softmax-axis-batch", "the batch axis")}
+
+
+@rule("ATT402", kinds=("softmax-axis-query", "softmax-axis-head", "softmax-axis-batch", "softmax-axis-singleton"))
+def softmax_axis(case: Case) -> list[Verdict]:
+    """The softmax runs over the axis that the weights share with the values.
+
+    What goes wrong: dim=1 or dim=0 where the last axis was meant, a softmax over an axis of size one after keepdim, a
+    softmax without dim.
+    Why it matters: outputs are sums, not means: their size grows with the length, and queries see each other.
+    A softmax over the queries that is normalised again over the keys (slot attention, external attention) is right.
+
+    Bad:
+        weights = scores.softmax(dim=1)
+    Good:
+        weights = scores.softmax(dim=-1)
+    """
+    out = []
+    for call in [case.call, *([case.cross] if case.cross else [])]:
+        sites = need_site(case, call)
+        for i, site in enumerate(sites):
+            verdict = _judge(case, site, sites[i + 1 :])
+            if verdict is not None and not out:
+                out.append(verdict)
+    return out
+
+
+def _judge(case: Case, site: Site, later: list[Site]) -> Verdict | None:
+    made = site.weights_made
+    if site.kind not in ("softmax", "exp") or made is None:
+        return None
+    if made.shape[-1] > 1 and float((made - 1).abs().max()) < 1e-12:
+        return Verdict("error", f"the softmax runs over an axis of size 1: all {made.shape[-1]} weights of a row are 1", kind="softmax-axis-singleton", measured=float(made.sum(-1).flatten()[0]), allowed=1.0, where=site.where, cause="the axis was kept with size 1 (keepdim, unsqueeze), or dim counts from the other side", fix="softmax(dim=-1) over the keys")
+    axis = site.softmax_axis
+    if axis in (-1, None) or case.design.queries_compete or case.design.row_sum == "any":
+        return None
+    if any(s.op == "renormalise" for s in site.after):
+        return None
+    if axis == -2 and made.shape[-2] == 1:
+        return None
+    kind, name = NAMES.get(axis, ("softmax-axis-query", f"axis {axis}"))
+    batch = case.call.sources[case.call.query].batch
+    if made.ndim + axis == 0 and made.shape[axis] % batch == 0 and made.ndim < 4 and kind != "softmax-axis-head":
+        kind, name = ("softmax-axis-batch", "the axis that holds the batch") if made.ndim == 2 or made.shape[axis] == batch else (kind, name)
+    dot = site.query is not None and site.key is not None
+    chained = any(other.value is not None and site.output is not None and _same(other, site) for other in later)
+    total = made.double().sum(-1)
+    return Verdict(
+        "error" if dot or chained or kind != "softmax-axis-query" else "question",
+        f"the softmax runs over {name}: the weights of one query sum to {float(total.min()):.2f} .. {float(total.max()):.2f}, not 1", kind=kind,
+        measured=f"{float(total.min()):.3f} .. {float(total.max()):.3f}", allowed=1.0, where=site.where, example=f"weights {tuple(made.shape)}", cause=f"softmax over {name}", fix="softmax(dim=-1) over the keys, or divide by the sum over the keys",
+    )  # fmt: skip
+
+
+def _same(later: Site, site: Site) -> bool:
+    """What the later site reads as values is what this one made."""
+    a, b = later.value, site.output
+    return a.numel() == b.numel() and abs(float(a.double().sum() - b.double().sum())) < 1e-9 * max(1.0, float(b.double().abs().sum()))
+
+

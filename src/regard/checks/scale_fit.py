@@ -1,0 +1,116 @@
+"""The factor between q . k and the scores, fitted on the difference of two inputs, so that every fixed bias and mask drops out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.checks.call import Call
+from regard.checks.case import Case
+from regard.checks.sites import watch
+from regard.intercept import Site
+
+TRUST = 0.999
+
+
+@dataclass(frozen=True)
+class Fit:
+    """scores = slope * q . k + anything that depends on the place only; r2 says how much of the change that explains."""
+
+    slope: float
+    r2: float
+    spread: float  # how far the slopes of the heads differ, relative
+    head_dim: int
+    queries: int
+    keys: int
+    normalised: bool  # all queries (and keys) have the same length: QK-norm
+    site: Site
+
+
+def fits(case: Case, call: Call | None = None, *, tokens: int | dict[str, int] | None = None) -> list[Fit]:
+    """One fit per attention site whose q, k and scores are known."""
+    call = call or case.call
+    key = ("fits", id(call), str(tokens))
+    if key not in case.facts:
+        first = watch(case, case.sample(0, call=call, tokens=tokens), call=call).sites
+        second = watch(case, case.sample(1, call=call, tokens=tokens), call=call).sites
+        case.facts[key] = [f for f in map(_fit, first, second) if f is not None]
+    return case.facts[key]
+
+
+def _fit(a: Site, b: Site) -> Fit | None:
+    if a.query is None or a.key is None or a.learned_keys or a.kind == "other":
+        return None
+    raw_a, raw_b, s_a, s_b = a.raw_scores(), b.raw_scores(), a.scores(), b.scores()
+    if any(t is None for t in (raw_a, raw_b, s_a, s_b)) or s_a.shape[:-1] != raw_a.shape[:-1] or raw_a.shape != raw_b.shape:
+        return None
+    n = raw_a.shape[-1]
+    seen = (a.visible() & b.visible())[..., :n].expand(raw_a.shape)
+    x, y = _centred(raw_a - raw_b, seen), _centred((s_a - s_b)[..., :n].nan_to_num(0.0, 0.0, 0.0).expand(raw_a.shape), seen)
+    power = float((x * x).sum())
+    if power <= 0:
+        return None
+    slope = float((x * y).sum()) / power
+    total = float((y * y).sum())
+    r2 = 1 - float((y - slope * x).square().sum()) / total if total > 0 else 1.0
+    prior = math.prod(float(f) for f in (*a.query_factors, *a.key_factors)) if _single(a) else 1.0
+    return Fit(slope * prior, r2, _spread(x, y), a.query.shape[-1], raw_a.shape[-2], n, _normalised(a), a)
+
+
+def _single(site: Site) -> bool:
+    return all(not isinstance(f, Tensor) or f.numel() == 1 for f in (*site.query_factors, *site.key_factors))
+
+
+def _spread(x: Tensor, y: Tensor) -> float:
+    """Relative spread of per-head slopes (a learned temperature per head)."""
+    if x.ndim < 4:
+        return 0.0
+    slopes = (x * y).sum((0, -1, -2)) / (x * x).sum((0, -1, -2)).clamp_min(1e-30)
+    return float((slopes.max() - slopes.min()).abs() / slopes.abs().max().clamp_min(1e-30))
+
+
+def _centred(x: Tensor, seen: Tensor) -> Tensor:
+    x = torch.where(seen, x.double(), torch.zeros((), dtype=torch.float64))
+    mean = x.sum(-1, keepdim=True) / seen.sum(-1, keepdim=True).clamp(min=1)
+    return torch.where(seen, x - mean, torch.zeros((), dtype=torch.float64))
+
+
+def _normalised(site: Site) -> bool:
+    norms = site.query.double().norm(dim=-1)
+    return float(norms.std() / norms.mean().clamp_min(1e-30)) < 0.02 if norms.numel() > 4 else False
+
+
+def name_of(slope: float, fit: Fit, widths: dict[str, int]) -> tuple[str | None, str]:
+    """(kind, words) for a slope that is not 1 / sqrt(head_dim)."""
+    d = fit.head_dim
+    table = [
+        (1.0, "scale-missing", "1: no scale at all"),
+        (1.0 / d, "scale-dk-not-sqrt", f"1/{d} = 1/head_dim: the root is missing, or it is scaled twice"),
+        (math.sqrt(d), "scale-inverted", f"sqrt({d}) = sqrt(head_dim): multiplied instead of divided"),
+        (float(d), "scale-inverted", f"{d} = head_dim: multiplied instead of divided"),
+        (d**-0.25, "scale-wrong-size", f"{d} ** -0.25: only one of q and k is scaled"),
+    ]
+    for name, w in widths.items():
+        if w != d and w > 1:
+            table.append((w**-0.5, "scale-embed-dim" if "width" in name else "scale-wrong-size", f"1/sqrt({w}), {name} (head_dim is {d})"))
+            table.append((1.0 / w, "scale-dk-not-sqrt", f"1/{w}, {name}"))
+    for value, kind, words in table:
+        if abs(slope / value - 1) < 2e-3:
+            return kind, words
+    return None, f"{slope:.4g} = 1/sqrt({1 / slope**2:.4g})" if slope else "0"
+
+
+def widths_of(case: Case, fit: Fit) -> dict[str, int]:
+    """Sizes that a wrong scale may have used."""
+    out = {}
+    for source in case.call.sources.values():
+        out["the model width"] = source.width * source.heads
+    site = fit.site
+    if site.query.ndim == 4:
+        out["the inner width"] = site.query.shape[1] * fit.head_dim
+        out["the number of heads"] = site.query.shape[1]
+    out["the number of keys"] = fit.keys
+    return out
