@@ -29,6 +29,7 @@ class Tile:
         weights: (h, t, s), after softmax, float32 (float64 for float64 inputs). Rows that see no key are 0.
         lse: (h, t), log of the sum of exponentials, the sink included; -inf where no key is seen.
         entropy: (h, t), -sum(w ln w) in nats.
+        unsure, attend: The mask, (h or 1, t, m), of the keys in the slice `unsure` of `keys`; the others are all seen.
     """
 
     sample: int
@@ -38,6 +39,17 @@ class Tile:
     weights: Tensor
     lse: Tensor
     entropy: Tensor
+    unsure: slice | None = None
+    attend: Tensor | None = None
+
+    def shown(self) -> Tensor:
+        """(h or 1, t, s) bool: whether the mask lets the row see the key."""
+        t, s = self.weights.shape[-2:]
+        seen = torch.ones(1, t, s, dtype=torch.bool, device=self.weights.device)
+        if self.attend is not None and self.unsure is not None:
+            seen = seen.expand(self.attend.shape[0], -1, -1).clone()
+            seen[..., self.unsure] = self.attend
+        return seen
 
 
 @torch.no_grad()
@@ -111,7 +123,7 @@ def _tile(call: Call, sample: int, heads: slice, rows: slice, key: Tensor, view:
     share = weights.sum(-1) if sink is not None else (~dead[..., 0]).to(weights.dtype)
     entropy = total[..., 0].log() * share - spread.sum(-1)
     lse = (top + total.log())[..., 0]
-    return Tile(sample, heads, rows, keys, weights, lse, entropy)
+    return Tile(sample, heads, rows, keys, weights, lse, entropy, view.unsure, attend)
 
 
 def _view(call: Call, sample: int, heads: slice, rows: slice) -> _View:

@@ -57,7 +57,7 @@ class Follower:
     def __init__(self, lineage: Lineage, now: Callable[[], tuple[str, str, int]], hold: bool):
         self.lineage = lineage
         self.now = now
-        self.hold = hold  # keep softmax inputs and mask tensors
+        self.hold = hold  # keep softmax inputs; outputs and masks are kept in any case: the module has them alive too
         self.softmaxes: list[Softmax] = []
 
     def apply(self, name: str, args: tuple, kwargs: dict, out: Any) -> tuple[Node, Tensor, int] | None:
@@ -131,7 +131,7 @@ class Follower:
         axis = axes[dim] if axes else ()
         softmax = Softmax(axes, axis, dim, kernel, order, path, where, tuple(made.shape))
         softmax.logits = logits if self.hold else None
-        softmax.made = made if self.hold else None
+        softmax.made = made
         softmax.made_version = version_of(made)
         self.softmaxes.append(softmax)
         return softmax
@@ -242,7 +242,7 @@ class Follower:
             late.logits = args[0] if self.hold else None
             return replace(main, role="exp", axes=axes, softmax=late)
         if name == "exp" and main.log:
-            if main.softmax is not None and self.hold:
+            if main.softmax is not None:
                 main.softmax.made = out
             return replace(main, axes=axes, log=False)
         if (
@@ -273,7 +273,7 @@ class Follower:
 
     def _step(self, name, main: Node, tensor: Tensor, other: Any, met: Node | None, args, kwargs) -> Step:
         where = self.now()[1] if name in ("masked_fill", "where", "add", "sub") else ""
-        held = other if isinstance(other, Tensor) and self.hold else None
+        held = other if isinstance(other, Tensor) else None
         if met is not None and met.role == "stat":
             return Step("shift", where=where)
         if met is not None and met.role == "noise":
@@ -287,14 +287,10 @@ class Follower:
             number = None if isinstance(other, Tensor) else other
             return Step("sub" if name == "sub" else "add", tensor=held, value=number, where=where)
         if name == "masked_fill":
-            return Step(
-                "fill", tensor=args[1] if self.hold else None, value=args[2] if len(args) > 2 else None, where=where
-            )
+            return Step("fill", tensor=args[1], value=args[2] if len(args) > 2 else None, where=where)
         if name == "where":
             keep = args[1] is tensor
-            return Step(
-                "where", tensor=args[0] if self.hold else None, value=args[2 if keep else 1], keep=keep, where=where
-            )
+            return Step("where", tensor=args[0], value=args[2 if keep else 1], keep=keep, where=where)
         return Step("clamp" if name.startswith("clamp") else name, tensor=held)
 
 

@@ -65,8 +65,7 @@ class observe:
     Args:
         module: Gives the names of the modules that run; None leaves class names.
         on_site: Called with each site as soon as it is complete; with it, sites are not kept in `seen`.
-        hold: Keep softmax inputs, softmax outputs and mask tensors of open code ("all"), or only q, k, v and what multiplied
-            the values ("used"), which adds no T x S tensor to what the module itself has alive.
+        hold: "all", or "used": softmax inputs are not kept, so that no T x S tensor is alive that the module has let go.
         keep_graph: Leave what was recorded attached to autograd, so that `torch.autograd.grad(loss, site.weights_used)` works.
         copy: Keep copies, safe from later writes in place (caches); off when `on_site` consumes at once.
         max_bytes: Stop keeping tensors of further sites once this much is held; a note says so.

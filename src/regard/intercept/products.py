@@ -58,7 +58,7 @@ class Products:
         if at and alpha != 1:
             before.append(Step("scale", factor=float(alpha)))
         if at and beta != 0:
-            before.append(Step("add", tensor=args[0] if self.follower.hold else None, where=""))
+            before.append(Step("add", tensor=args[0], where=""))
         if name == "_addmm_activation":
             before.append(Step("gelu" if kwargs.get("use_gelu") else "relu"))
         self.lineage.put(out, Node("score", ax.fresh(names, out.shape), product, tuple(before)))
@@ -91,7 +91,7 @@ class Products:
     def _mixed(self, node: Node, axes: ax.Axes, contracted: ax.Axis, by: Tensor, side: int, out: Tensor) -> None:
         new = contracted if by.shape[-1] == by.shape[-2] else (ax.Atom("mix", out.shape[-1 if side == 0 else -2]),)
         changed = (*axes[:-1], new) if side == 0 else (*axes[:-2], new, axes[-1])
-        self.lineage.put(out, node.then(Step("mix", tensor=by if self.follower.hold else None), changed))
+        self.lineage.put(out, node.then(Step("mix", tensor=by), changed))
 
     def _is_attention(self, node: Node, learned_other: bool) -> bool:
         """Scores without a softmax that multiply something: weights only when both were computed and something bent them."""

@@ -106,7 +106,7 @@ class Site:
     @property
     def shape(self) -> tuple[int, ...] | None:
         """(..., T, S)."""
-        for tensor in (self.weights_made, self.weights_used, self.logits):
+        for tensor in (self.weights_used, self.weights_made, self.logits):
             if tensor is not None:
                 return tuple(tensor.shape)
         if self.query is None or self.key is None:

@@ -15,7 +15,7 @@ Names in `scores` (each (H,)), the means over queries of the series of the same 
   first, last        weight on the first and the last 4 keys that exist
   duplicate, induction   weight on earlier equal tokens; on the keys after earlier equal tokens (only with token ids)
   nucleus_rows       least number of keys that hold 90 % of a row, on the rows kept for it
-  vertical, slash    share of the mass on the 1 % heaviest keys; on the 1 % heaviest distances (rows)
+  vertical           share of the mass on the 1 % heaviest keys;  slash_rows: on the 1 % heaviest distances back, same rows
   row_sum            1, less with a sink logit, anything for gates without a softmax
   hidden             mass on keys that the mask hides: must be 0
   output             share of the head in the squared norm of all heads' outputs (through the output projection where it is known)
@@ -68,6 +68,7 @@ class Record:
         None  # (H, P, Q): mean over the queries of a bin of the mass on the keys of a bin; rows sum to row_sum
     )
     pooled_max: Tensor | None = None  # (H, P, Q): the largest single weight
+    pooled_even: Tensor | None = None  # (P, Q): `pooled` of an even spread over the keys that each query may see
     query_edges: list[int] = field(default_factory=list)  # P + 1 edges of the query bins
     key_edges: list[int] = field(default_factory=list)  # Q + 1
     profile: Tensor | None = (
@@ -81,7 +82,7 @@ class Record:
     weights: Tensor | None = None  # (H, T, S), level "full"
 
     _ARRAYS = (
-        "received", "seen_by", "pooled", "pooled_max", "profile", "segment_map", "rows", "row_weights", "top_values",
+        "received", "seen_by", "pooled", "pooled_max", "pooled_even", "profile", "segment_map", "rows", "row_weights", "top_values",
         "top_keys", "weights",
     )  # fmt: skip
 

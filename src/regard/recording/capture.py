@@ -1,0 +1,151 @@
+"""`regard.capture`: what any model attended to, while it runs as it would have run.
+
+The model's output stays bit-identical: a dispatch mode watches (see `intercept`), and everything kept is computed from the tensors
+that the model itself made. Each attention layer is consumed as soon as it is complete; nothing of size T x S is held for a
+kernel at the levels "summary" and "rows".
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from regard.core.errors import CaptureError
+from regard.intercept.observe import observe
+from regard.intercept.site import Site
+from regard.recording.heads import four_axes
+from regard.recording.layers import Layers, Wanted
+from regard.recording.record import Record
+from regard.recording.tokens import Tokens
+
+LEVELS = ("summary", "rows", "full")
+log = logging.getLogger("regard.capture")
+
+
+class capture:
+    """Context manager: `with regard.capture(model) as cap: model(**inputs)`, then `cap.records`.
+
+    Args:
+        model: Any nn.Module. Eval, train, grad and no_grad are left as they are.
+        level: "summary": scores, series and pooled maps, O(T) memory. "rows": also chosen rows of weights. "full": every weight.
+        layers: Numbers of attention layers in order of first use, or parts of module paths; None = all.
+        heads: Numbers of query heads; None = all.
+        queries: Query positions to keep exactly at level "rows"; None = 16 spread evenly and the last.
+        segments: (name, first, end) of key positions; their masses onto each other are added up.
+        budget: Most memory for what is kept, as "256MB", or bytes. Level "full" over budget is refused when the model has run.
+        samples: Which samples of the batch; None = all.
+        tokens: `Tokens`, a list of labels, or token ids (S,); gives labels to views, and the duplicate and induction scores.
+
+    Attributes:
+        records: One Record per layer, sample and sequence, in order of first use.
+        missed: What was seen and not captured, and why.
+
+    Raises (on leaving the context, the model has run unharmed):
+        CaptureError: No attention was seen; a layer, head or sample number that does not exist; over budget.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        level: str = "summary",
+        layers: Sequence[int | str] | int | str | None = None,
+        heads: Sequence[int] | int | None = None,
+        queries: Sequence[int] | int | None = None,
+        segments: Sequence[tuple[str, int, int]] | None = None,
+        budget: str | int = "256MB",
+        samples: Sequence[int] | int | None = None,
+        tokens: Tokens | Sequence[str] | torch.Tensor | None = None,
+    ):
+        if not isinstance(model, nn.Module):
+            raise CaptureError(f"capture needs an nn.Module, got {type(model).__name__}")
+        if level not in LEVELS:
+            raise CaptureError(f"level {level!r} is not one of {', '.join(LEVELS)}")
+        self.model, self.level = model, level
+        self.budget = bytes_of(budget)
+        self.tokens = Tokens.of(tokens)
+        wanted = Wanted(
+            level, _listed(layers), _listed(heads), _listed(queries), list(segments or ()), _listed(samples)
+        )
+        self.layers = Layers(wanted, self.budget, self.tokens.ids if self.tokens is not None else None)
+        self.records: list[Record] = []
+        self.missed: list[str] = []
+
+    def __enter__(self) -> capture:
+        self._observer = observe(self.model, on_site=self._take, hold="used")
+        self._seen = self._observer.__enter__()
+        return self
+
+    def __exit__(self, kind, error, trace) -> None:
+        self._observer.__exit__(kind, error, trace)
+        self.missed = [*self.layers.missed, *self._seen.unknown]
+        self.records = self.layers.records()
+        if kind is None:
+            self._refuse()
+
+    def _take(self, site: Site) -> None:
+        attention = four_axes(site)
+        step = self._observer.stack.calls.get("", 0)
+        if attention is None:
+            self.layers.missed.append(f"{site.path or 'root'}: weights of unknown shape at {site.where}")
+        else:
+            self.layers.take(attention, step)
+
+    def _refuse(self) -> None:
+        """Raise what a user must know at once: nothing seen, wrong numbers, over budget."""
+        self.layers.check()
+        if self.layers.over:
+            raise CaptureError(self.layers.over)
+        if not self.records:
+            why = f" Seen and not captured: {'; '.join(self.missed[:3])}." if self.missed else ""
+            raise CaptureError(f"no attention seen in {type(self.model).__name__} while it ran.{why}")
+        log.info("%d records, %d bytes", len(self.records), sum(r.nbytes for r in self.records))
+
+    def save(self, path: str | Path) -> Path:
+        """Write the records to one safetensors file, whole or not at all."""
+        from regard.recording.store import save
+
+        return save(self, path)
+
+    def to_html(self, path: str | Path, **options) -> Path:
+        """Write the explorer, one offline HTML file. Options as for `regard.html.build.write_page`."""
+        from regard.html.build import write_page
+        from regard.recording.page import page_data
+
+        return write_page(page_data(self), path, **options)
+
+    def _repr_html_(self) -> str:
+        from regard.html.build import build_page, iframe
+        from regard.recording.page import page_data
+
+        return iframe(build_page(page_data(self)))
+
+    def layer(self, number: int, *, sample: int = 0, run: int = 0) -> Record:
+        """The record of one layer of one sample."""
+        for record in self.records:
+            if (record.layer, record.sample, record.run) == (number, sample, run):
+                return record
+        known = sorted({r.layer for r in self.records})
+        raise CaptureError(f"there is no layer {number} of sample {sample}, run {run}; layers are {known}")
+
+
+def bytes_of(budget: str | int) -> int:
+    """ "256MB" -> 256,000,000; "1GiB" -> 2**30; a number is bytes."""
+    if isinstance(budget, int):
+        return budget
+    match = re.fullmatch(r"\s*([\d.]+)\s*([kMGT]?)(i?)B\s*", budget)
+    if not match:
+        raise CaptureError(f"budget {budget!r} is not a size; write it as '256MB' or a number of bytes")
+    power = " kMGT".index(match[2] or " ")
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
+
+
+def _listed(value) -> list | None:
+    if value is None or isinstance(value, list):
+        return value
+    return [value] if isinstance(value, (int, str)) else list(value)

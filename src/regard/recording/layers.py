@@ -1,0 +1,297 @@
+"""From attention sites to records: numbers the layers, stitches prefill and decode steps, keeps to the budget.
+
+Axes: H heads, T queries, S keys, R chosen rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from regard.core.errors import CaptureError
+from regard.recording.heads import Attention
+from regard.recording.record import Record
+from regard.recording.scores import finish, output_share
+from regard.recording.summary import Summary
+from regard.recording.weighing import call_of, mask_digest, tiles_of
+
+TOP = 8
+CHECKED, AGREES = 4, 2e-3  # rows of the self-check; largest error relative to the largest output
+
+
+@dataclass
+class Wanted:
+    """What was asked for; None means all."""
+
+    level: str
+    layers: list | None
+    heads: list[int] | None
+    queries: list[int] | None
+    segments: list[tuple[str, int, int]]
+    samples: list[int] | None
+
+
+@dataclass
+class Track:
+    """One layer of one sample of one sequence, while it grows."""
+
+    record: Record
+    summary: Summary
+    rows: list[tuple[int, Tensor]] = field(default_factory=list)  # (query, (H, S of its call))
+    full: list[Tensor] = field(default_factory=list)  # (H, t, S of its call)
+    share: Tensor | None = None
+
+
+class Layers:
+    """All tracks of a capture."""
+
+    def __init__(self, wanted: Wanted, budget: int, ids: Tensor | None = None):
+        self.wanted, self.budget, self.ids = wanted, budget, ids
+        self.numbers: dict[tuple[str, int], int] = {}  # (path, which site of that module call) -> layer
+        self.tracks: dict[tuple[int, int], list[Track]] = {}  # (layer, sample) -> runs
+        self.missed: list[str] = []
+        self.over = ""
+        self.kept = 0
+        self.step = -1
+        self.run = 0
+        self.heads_seen, self.samples_seen = 0, 0
+        self._places: dict[tuple[str, int], int] = {}
+        self._decided = False
+
+    def take(self, attention: Attention, step: int) -> None:
+        """Consume one site. `step` counts the calls of the whole model."""
+        if step != self.step:
+            self.step, self._decided = step, False
+        layer = self._number(attention)
+        self.heads_seen, self.samples_seen = (
+            max(self.heads_seen, attention.heads),
+            max(self.samples_seen, attention.batch),
+        )
+        if not self._wants(layer, attention.site.path):
+            return
+        heads = [h for h in self.wanted.heads or range(attention.heads) if h < attention.heads]
+        samples = [
+            b
+            for b in (range(attention.batch) if self.wanted.samples is None else self.wanted.samples)
+            if b < attention.batch
+        ]
+        problem = disagreement(attention)
+        if problem:
+            self.missed.append(f"layer {layer} {attention.site.path}: {problem}")
+            return
+        for sample in samples:
+            if heads:
+                self._grow(self._track(layer, sample, attention, heads), attention, sample, heads)
+
+    def _number(self, attention: Attention) -> int:
+        """The layer's number: by module path, and by order among the sites of one call of that module."""
+        site = attention.site
+        call = (site.path, site.call)
+        place = self._places[call] = self._places.get(call, -1) + 1
+        return self.numbers.setdefault((site.path, place), len(self.numbers))
+
+    def _wants(self, layer: int, path: str) -> bool:
+        asked = self.wanted.layers
+        return asked is None or any(a == layer if isinstance(a, int) else a in path for a in asked)
+
+    def _track(self, layer: int, sample: int, attention: Attention, heads: list[int]) -> Track:
+        runs = self.tracks.setdefault((layer, sample), [])
+        if runs and self._continues(runs[-1], attention):
+            return runs[-1]
+        site = attention.site
+        record = Record(
+            layer=layer, path=site.path, kind=attention.kind, source=site.kind, kernel=site.kernel, where=site.where,
+            sample=sample, run=len(runs), steps=0, heads=len(heads), kv_heads=attention.kv_heads, queries=0, keys=0,
+            offset=_offset(attention), dtype=_dtype(attention), level=self.wanted.level, causal=False, head_names=heads,
+            mask_digest=mask_digest(attention), notes=list(attention.notes), segments=self.wanted.segments,
+        )  # fmt: skip
+        ids = self.ids if attention.kind == "self" else None
+        summary = Summary(heads, attention.queries, attention.keys, self.wanted.segments, ids)
+        runs.append(Track(record, summary))
+        return runs[-1]
+
+    def _continues(self, track: Track, attention: Attention) -> bool:
+        """Whether a call goes on with the sequence of the last one: a decode step."""
+        last, T, S = track.record, attention.queries, attention.keys
+        if len(last.head_names) > attention.heads or last.kind == "channel":
+            return False
+        if last.kind == "cross":
+            return last.keys == S and T == 1
+        grew = last.keys + T == S
+        static = last.keys == S and T < S and last.queries + last.offset + T <= S
+        return T < S and (grew or static)
+
+    def _grow(self, track: Track, attention: Attention, sample: int, heads: list[int]) -> None:
+        record, summary = track.record, track.summary
+        T, S = attention.queries, attention.keys
+        offset = record.offset + record.queries if record.kind == "self" else 0
+        summary.begin(T, S, offset)
+        chosen = self._chosen(record, T)
+        cost = len(heads) * S * (T if self.wanted.level == "full" else len(chosen)) * 4 + 4 * len(heads) * (12 * T + S)
+        self._count(cost, record, attention)
+        whole = torch.zeros(len(heads), T, S) if self.wanted.level == "full" and not self.over else None
+        exact = {i: torch.zeros(len(heads), S) for i in chosen} if not self.over else {}
+        for tile, shown in tiles_of(attention, sample, heads):
+            summary.add(tile, shown)
+            if whole is not None:
+                whole[tile.heads, tile.rows, tile.keys] = tile.weights.float().cpu()
+            for i, row in exact.items():
+                if tile.rows.start <= i < tile.rows.stop:
+                    row[tile.heads, tile.keys] = tile.weights[:, i - tile.rows.start].float().cpu()
+        track.rows += [(record.queries + i, row) for i, row in exact.items()]
+        if whole is not None:
+            track.full.append(whole)
+        if attention.output is not None and record.steps == 0:
+            track.share = output_share(attention.output[sample][heads].detach().cpu(), _projection(attention))
+        record.queries, record.keys, record.steps = record.queries + T, max(record.keys, S), record.steps + 1
+
+    def _chosen(self, record: Record, T: int) -> list[int]:
+        """Queries of this call to keep exactly, counted within the call."""
+        if self.wanted.level != "rows":
+            return []
+        if self.wanted.queries is None:
+            spread = {round(i * (T - 1) / 15) for i in range(16)} if T > 16 else set(range(T))
+            return sorted(spread)
+        return [q - record.queries for q in self.wanted.queries if 0 <= q - record.queries < T]
+
+    def _count(self, cost: int, record: Record, attention: Attention) -> None:
+        self.kept += cost
+        if self.kept > self.budget and not self.over:
+            H, T, S = attention.heads, attention.queries, attention.keys
+            fits = f"level 'summary' needs about {_size(4 * H * (12 * T + S))} per layer"
+            self.over = (
+                f"level {self.wanted.level!r} needs more than {_size(self.kept)} up to layer {record.layer} "
+                f"({H} heads, {T} queries, {S} keys: {_size(cost)} for one layer and sample) and the budget is "
+                f"{_size(self.budget)}; {fits}; or choose layers=, heads=, samples=, or a larger budget="
+            )
+            for runs in self.tracks.values():
+                for track in runs:
+                    track.full.clear()
+                    track.rows.clear()
+
+    def check(self) -> None:
+        """Refuse layer, head, sample and query numbers that do not exist."""
+        if not self.numbers:
+            return
+        asked = (
+            ("layer", [a for a in self.wanted.layers or [] if isinstance(a, int)], len(self.numbers)),
+            ("head", self.wanted.heads or [], self.heads_seen),
+            ("sample", self.wanted.samples or [], self.samples_seen),
+        )
+        for name, numbers, count in asked:
+            wrong = [n for n in numbers if not 0 <= n < count]
+            if wrong:
+                raise CaptureError(f"there is no {name} {wrong[0]}; {name}s are 0 to {count - 1}")
+        for text in [a for a in self.wanted.layers or [] if isinstance(a, str)]:
+            if not any(text in path for path, _ in self.numbers):
+                raise CaptureError(
+                    f"no attention layer has {text!r} in its path; paths are {sorted({p for p, _ in self.numbers})}"
+                )
+        longest = max((t.record.queries for runs in self.tracks.values() for t in runs), default=0)
+        wrong = [q for q in self.wanted.queries or [] if not 0 <= q < longest]
+        if wrong and longest:
+            raise CaptureError(f"there is no query {wrong[0]}; queries are 0 to {longest - 1}")
+
+    def records(self) -> list[Record]:
+        """The finished records, by run, sample and layer."""
+        tracks = [t for runs in self.tracks.values() for t in runs]
+        tracks.sort(key=lambda t: (t.record.run, t.record.sample, t.record.layer))
+        return [_finished(track) for track in tracks]
+
+
+def _finished(track: Track) -> Record:
+    record, summary = track.record, track.summary
+    record.scores, record.series = finish(summary)
+    if track.share is not None:
+        record.scores["output"] = track.share
+    record.received, record.seen_by = summary.received, summary.seen_by
+    record.pooled, record.pooled_max, record.pooled_even = summary.pooled.means()
+    record.query_edges, record.key_edges = summary.pooled.edges(record.queries, record.keys)
+    record.profile = summary.profile / max(1, record.queries)
+    record.causal = record.kind == "self" and summary.future <= 1e-6 and record.queries > 1
+    if summary.segments:
+        record.segment_map = summary.segment_mass / summary.segment_rows.clamp(min=1)[None, :, None]
+    if track.rows:
+        record.rows = torch.tensor([q for q, _ in track.rows])
+        record.row_weights = torch.stack([_wide(row, record.keys) for _, row in track.rows], 1)
+        values, keys = record.row_weights.topk(min(TOP, record.keys), -1)
+        record.top_values, record.top_keys = values, keys
+    if track.full:
+        record.weights = torch.cat([_wide(part, record.keys) for part in track.full], 1)
+    return record
+
+
+def _wide(x: Tensor, keys: int) -> Tensor:
+    """Filled up with zeros: keys that did not exist yet."""
+    return torch.nn.functional.pad(x, (0, keys - x.shape[-1]))
+
+
+def _offset(attention: Attention) -> int:
+    """Key place of query 0 of a first call: the last queries of a longer key sequence, else the first."""
+    if attention.kind == "self" and not attention.site.is_causal:
+        return max(0, attention.keys - attention.queries)
+    return 0
+
+
+def _dtype(attention: Attention) -> str:
+    tensor = attention.query if attention.query is not None else attention.weights
+    return str(tensor.dtype).removeprefix("torch.") if tensor is not None else ""
+
+
+def _projection(attention: Attention) -> Tensor | None:
+    """W_O, (E, H * Dv), of the module that ran the attention, by the usual names."""
+    for name in ("o_proj", "out_proj", "proj", "c_proj", "to_out", "dense", "o"):
+        layer = getattr(attention.site.innermost, name, None)
+        layer = layer[0] if isinstance(layer, torch.nn.Sequential) and len(layer) else layer
+        weight = getattr(layer, "weight", None)
+        if isinstance(weight, Tensor) and weight.dim() == 2:
+            return weight.detach().T.cpu() if type(layer).__name__ == "Conv1D" else weight.detach().cpu()
+    return None
+
+
+@torch.no_grad()
+def disagreement(attention: Attention) -> str:
+    """What the self-check says: weights of a few rows times the values must be the output that the model got. "" when they are."""
+    site = attention.site
+    if attention.output is None or attention.value is None or (site.dropout and attention.weights is None):
+        return ""
+    if attention.weights is not None and site.weights_used is None:
+        return ""
+    T = attention.queries
+    rows = torch.tensor(
+        sorted({round(i * (T - 1) / max(1, CHECKED - 1)) for i in range(CHECKED)}), device=attention.output.device
+    )
+    heads = list(range(attention.heads))
+    if attention.weights is None:
+        from regard.core.backends.open_form import softmax_weights
+
+        weights = softmax_weights(call_of(attention, 0, heads, rows))[0]
+    elif site.dropout or site.kind == "exp":
+        return ""
+    else:
+        weights = attention.weights[0][:, rows]
+    value = attention.value[0]
+    value = (
+        value.repeat_interleave(attention.heads // value.shape[0], 0) if value.shape[0] != attention.heads else value
+    )
+    made = weights.float() @ value[..., : weights.shape[-1], :].float()
+    got = attention.output[0][:, rows].float()
+    if made.shape != got.shape:
+        return f"weights and values make {tuple(made.shape)}, the model's output has {tuple(got.shape)}"
+    error, size = float((made - got).abs().nan_to_num(0).max()), float(got.abs().nan_to_num(0).max())
+    allowed = AGREES if got.dtype == torch.float32 and attention.output.dtype == torch.float32 else 4e-2
+    return (
+        f"the weights times the values miss the output by {error:.2g} (allowed {allowed * max(size, 1e-6):.2g})"
+        if error > allowed * max(size, 1e-6)
+        else ""
+    )
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return ""

@@ -1,0 +1,186 @@
+"""Everything the level `summary` keeps of one layer and sample, added up tile by tile in O(T) memory.
+
+Axes: H heads, T queries, S keys, h, t, s: one tile, G segments, K distance classes. `place` is where a query stands among the keys.
+Formulas and sources are in `scores.py`; this file computes the sums that they need in one pass over the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from regard.core.tiles import Tile
+from regard.recording.pooling import PooledMap
+
+PAIRS = ("duplicate", "induction")
+LOCAL, BOUNDARY, SAMPLED = 8, 4, 32
+SERIES = ("entropy", "entropy_share", "max", "sink", "self", "previous", "next", "distance", "local", "row_sum")
+
+
+class Summary:
+    """Sums over the rows seen so far. Feed it tiles; `scores.finish` turns it into the numbers of a Record."""
+
+    def __init__(
+        self,
+        heads: Sequence[int],
+        queries: int,
+        keys: int,
+        segments: Sequence[tuple[str, int, int]] = (),
+        ids: Tensor | None = None,
+    ):
+        H = len(heads)
+        self.heads = list(heads)
+        self.series: dict[str, list[Tensor]] = {name: [] for name in SERIES}
+        self.received = torch.zeros(H, keys)
+        self.seen_by = torch.zeros(keys, dtype=torch.int64)
+        self.pooled = PooledMap(H, queries, keys)
+        self.profile = torch.zeros(H, 1)
+        self.hidden, self.first, self.last = torch.zeros(H), torch.zeros(H), torch.zeros(H)
+        self.nucleus, self.sampled = torch.zeros(H), 0
+        self.slash = torch.zeros(H, 0)
+        self.segments = list(segments)
+        self.segment_mass = torch.zeros(H, len(segments), len(segments))
+        self.segment_rows = torch.zeros(len(segments))
+        self.queries, self.keys = 0, keys
+        self.ids = ids  # (S,) token ids of the keys, for duplicate and induction
+        self.on_pairs: dict[str, tuple[Tensor, int]] = {} if ids is None else {n: (torch.zeros(H), 0) for n in PAIRS}
+        self.future = 0.0  # mass on keys after the query's own place
+
+    def begin(self, queries: int, keys: int, offset: int) -> None:
+        """A call with this many queries and keys begins; its query i stands at key place offset + i."""
+        self.offset = offset
+        self.base = self.queries  # how many rows earlier calls brought
+        self.keys = max(self.keys, keys)
+        grow = self.keys - self.received.shape[1]
+        self.received = torch.nn.functional.pad(self.received, (0, grow))
+        self.seen_by = torch.nn.functional.pad(self.seen_by, (0, grow))
+        self.queries += queries
+        self.pooled.fit(self.queries, self.keys)
+        self.parts = {name: torch.zeros(len(self.heads), queries) for name in SERIES}
+        for name in SERIES:
+            self.series[name].append(self.parts[name])
+        longest = max(self.keys, 1).bit_length() + 1
+        self.profile = torch.nn.functional.pad(self.profile, (0, max(0, longest - self.profile.shape[1])))
+        step = max(1, queries // SAMPLED)
+        self.chosen = set(range(step - 1, queries, step)) if queries > 1 else {0}
+
+    def add(self, tile: Tile, shown: Tensor | None) -> None:
+        """Add one tile of the call. shown: (h or 1, t, s), the keys each row may see; None where every key of the call is seen.
+
+        Keys of the call outside `tile.keys` are hidden from all rows of the tile.
+        """
+        weights, keys, h = tile.weights, tile.keys, tile.heads
+        t, s = weights.shape[-2:]
+        rows = torch.arange(tile.rows.start, tile.rows.stop, device=weights.device)
+        place = rows + self.offset
+        self.received[h, keys] += weights.sum(1).cpu()
+        sums = torch.nn.functional.pad(weights.cumsum(-1), (1, 0))  # sums[j] = mass on the first j keys of the tile
+        mass = sums[..., -1]
+        put = {"entropy": tile.entropy, "row_sum": mass, "max": weights.amax(-1) if s else mass}
+        put["sink"] = weights[..., 0] if s and keys.start == 0 else torch.zeros_like(mass)
+        local = _Between(sums, place - keys.start)
+        put["self"], put["previous"], put["next"] = local.mass(0, 0), local.mass(-1, -1), local.mass(1, 1)
+        put["local"] = local.mass(-LOCAL, LOCAL)
+        apart = (place[:, None] - torch.arange(keys.start, keys.stop, device=rows.device)[None]).abs().to(weights.dtype)
+        put["distance"] = torch.einsum("hts,ts->ht", weights, apart)
+        count = shown.sum(-1) if shown is not None else torch.full((1, t), s, device=rows.device)
+        put["entropy_share"] = torch.where(
+            count > 1, tile.entropy / count.clamp(min=2).log(), torch.zeros_like(tile.entropy)
+        )
+        for name, values in put.items():
+            self.parts[name][h, tile.rows] = values.float().cpu()
+        self.pooled.add(h, (self.base + rows).cpu(), keys.start, sums, weights)
+        self._totals(tile, shown, count, sums, local, (self.base + rows).cpu())
+
+    def _totals(
+        self, tile: Tile, shown: Tensor | None, count: Tensor, sums: Tensor, local: _Between, place: Tensor
+    ) -> None:
+        weights, keys, h = tile.weights, tile.keys, tile.heads
+        s = weights.shape[-1]
+        mass = sums[..., -1]
+        if shown is not None:
+            self.hidden[h] += (mass - (weights * shown).sum(-1)).clamp(min=0).sum(1).float().cpu()
+        self.first[h] += local.between(0 - keys.start, BOUNDARY - keys.start).sum(1).float().cpu()
+        self.last[h] += local.between(self.keys - BOUNDARY - keys.start, self.keys - keys.start).sum(1).float().cpu()
+        self.future += float((mass - local.mass(-self.keys, 0)).clamp(min=0).max()) if mass.numel() else 0.0
+        for k in range(self.profile.shape[1]):
+            low, high = (0, 0) if k == 0 else (1 << (k - 1), (1 << k) - 1)
+            both = local.mass(low, high) + (local.mass(-high, -low) if k else 0)
+            self.profile[h, k] += both.sum(1).float().cpu()
+        if h.start == 0:
+            even = (
+                shown[0]
+                if shown is not None
+                else torch.ones(weights.shape[-2], s, dtype=torch.bool, device=weights.device)
+            )
+            self.seen_by[keys] += even.sum(0).cpu()
+            self.pooled.add_even(place, keys.start, even / count[0].clamp(min=1)[:, None])
+        self._add_segments(tile, sums)
+        self._add_pairs(tile)
+        self._add_sample(tile)
+
+    def _add_segments(self, tile: Tile, sums: Tensor) -> None:
+        if not self.segments:
+            return
+        s = tile.weights.shape[-1]
+        place = torch.arange(tile.rows.start, tile.rows.stop, device=sums.device) + self.offset
+        inside = torch.stack([(place >= a) & (place < b) for _, a, b in self.segments]).to(sums.dtype)  # (G, t)
+        low, high = ([min(max(g[i] - tile.keys.start, 0), s) for g in self.segments] for i in (1, 2))
+        mass = sums[..., high] - sums[..., low]  # (h, t, G)
+        self.segment_mass[tile.heads] += torch.einsum("gt,htk->hgk", inside, mass).float().cpu()
+        if tile.heads.start == 0:
+            self.segment_rows += inside.sum(1).float().cpu()
+
+    def _add_pairs(self, tile: Tile) -> None:
+        """Weight on earlier equal tokens, and on the keys right after them."""
+        if self.ids is None or len(self.ids) < self.keys:
+            return
+        ids = self.ids.to(tile.weights.device)
+        place = torch.arange(tile.rows.start, tile.rows.stop, device=ids.device) + self.offset
+        key = torch.arange(tile.keys.start, tile.keys.stop, device=ids.device)
+        for name in PAIRS:
+            back = 0 if name == "duplicate" else 1
+            same = ids[place][:, None] == ids[(key - back).clamp(min=0)][None]
+            same &= (key >= back)[None] & (key[None] - back < place[:, None])
+            mass, rows = self.on_pairs[name]
+            mass[tile.heads] += torch.einsum("hts,ts->h", tile.weights, same.to(tile.weights.dtype)).float().cpu()
+            self.on_pairs[name] = (mass, rows + (int(same.any(-1).sum()) if tile.heads.start == 0 else 0))
+
+    def _add_sample(self, tile: Tile) -> None:
+        """Nucleus sizes and diagonals, on a few rows: they need whole rows sorted or shifted."""
+        rows = [r - tile.rows.start for r in range(tile.rows.start, tile.rows.stop) if r in self.chosen]
+        if not rows or tile.weights.shape[-1] == 0:
+            return
+        some = tile.weights[:, rows].float()
+        ordered = some.sort(-1, descending=True).values.cumsum(-1)
+        self.nucleus[tile.heads] += ((ordered < 0.9 * ordered[..., -1:]).sum(-1) + 1).float().sum(1).cpu()
+        self.sampled += len(rows) if tile.heads.start == 0 else 0
+        self.slash = torch.nn.functional.pad(self.slash, (0, max(0, self.keys - self.slash.shape[1])))
+        for at, r in enumerate(rows):
+            place = min(tile.rows.start + r + self.offset, self.keys - 1)
+            low, high = tile.keys.start, min(tile.keys.stop, place + 1)
+            if high > low:
+                back = some[:, at, : high - low].flip(-1).cpu()  # distance place - high + 1 first
+                self.slash[tile.heads, place - high + 1 : place - low + 1] += back
+
+
+class _Between:
+    """Masses between two keys of a tile, from running sums (h, t, s + 1) and each row's own place (t,) among them."""
+
+    def __init__(self, sums: Tensor, place: Tensor):
+        self.sums, self.place, self.s = sums, place, sums.shape[-1] - 1
+
+    def mass(self, low: int, high: int) -> Tensor:
+        """(h, t): the weight on keys from place + low to place + high, both included."""
+        return self._at(self.place + high + 1) - self._at(self.place + low)
+
+    def between(self, low: int, high: int) -> Tensor:
+        """(h, t): the weight on keys low <= j < high, counted from the tile's first."""
+        a, b = (min(max(x, 0), self.s) for x in (low, high))
+        return self.sums[..., b] - self.sums[..., a]
+
+    def _at(self, index: Tensor) -> Tensor:
+        index = index.clamp(0, self.s)
+        return self.sums.gather(-1, index[None, :, None].expand(self.sums.shape[0], -1, 1))[..., 0]

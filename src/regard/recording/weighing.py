@@ -1,0 +1,171 @@
+"""The weights of a captured site, a tile at a time: recomputed for kernels, read for open code. Never the T x S map of a kernel.
+
+Axes: B samples, H heads, T queries, S keys, h, t, s: one tile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.core.call import Call, prepare
+from regard.core.mask.band import causal
+from regard.core.mask.table import dense
+from regard.core.tiles import TILE_BYTES, Tile, row_tiles
+from regard.intercept.site import HIDDEN
+from regard.recording.heads import Attention
+
+
+class Weighed(NamedTuple):
+    """One tile, and (h or 1, t, s) which keys its rows may see (None: every key of the call)."""
+
+    tile: Tile
+    shown: Tensor | None
+
+
+def tiles_of(attention: Attention, sample: int, heads: list[int]) -> Iterator[Weighed]:
+    """Tiles of one sample; head i of a tile is `heads[i]` of the model."""
+    if attention.weights is not None:
+        yield from _read(attention, sample, heads)
+    elif attention.query is not None and attention.key is not None:
+        yield from _recomputed(attention, sample, heads)
+
+
+def call_of(attention: Attention, sample: int, heads: list[int], rows: Tensor | None = None) -> Call:
+    """The kernel's call for one sample and chosen heads, as `core` states it. rows: (R,) chosen queries, None = all."""
+    site = attention.site
+    every = heads == list(range(attention.heads))
+    at = slice(None) if every else heads
+    group = attention.heads // attention.kv_heads
+    query = attention.query[sample, at][None]
+    key = attention.key[sample if attention.key.shape[0] > 1 else 0]
+    key = (key if every else key[[h // group for h in heads]])[None]
+    query, key = query.float() if query.dtype not in _FLOATS else query, key.to(query.dtype)
+    bias, mask = _pick(site.bias, sample, at), None
+    if site.is_causal:
+        mask = causal(offset=0)
+    if site.hidden is not None:
+        hidden = ~_pick(site.hidden, sample, at)
+        mask = dense(hidden) if mask is None else dense(hidden) & mask
+    if rows is not None:
+        query, bias, mask = _chosen_rows(query, bias, mask, rows, key.shape[2])
+    return prepare(query, key, key, mask=mask, bias=bias, scale=site.scale)
+
+
+_FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+def _chosen_rows(query: Tensor, bias: Tensor | None, mask, rows: Tensor, S: int):
+    T = query.shape[2]
+    if mask is not None:
+        full = mask.materialise(T, S, batch=1, heads=query.shape[1], device=query.device)
+        mask = dense(full[:, :, rows] if full.shape[2] > 1 else full)
+    bias = bias if bias is None or bias.shape[2] == 1 else bias[:, :, rows]
+    return query[:, :, rows], bias, mask
+
+
+def _pick(x: Tensor | None, sample: int, heads) -> Tensor | None:
+    """The part of a tensor that broadcasts to (B, H, T, S), as (1, h, T, S)."""
+    if x is None:
+        return None
+    while x.dim() < 4:
+        x = x.unsqueeze(0)
+    x = x[sample if x.shape[0] > 1 else 0]
+    return (x[heads] if x.shape[0] > 1 else x)[None]
+
+
+def _recomputed(attention: Attention, sample: int, heads: list[int]) -> Iterator[Weighed]:
+    call = call_of(attention, sample, heads)
+    memo: tuple[tuple[int, int], Tensor] | None = None
+    for tile in row_tiles(call):
+        if call.bias is None and call.mask is None:
+            yield Weighed(tile, None)
+            continue
+        per_head = call.bias is not None and call.bias.shape[1] > 1
+        at = (tile.rows.start, tile.heads.start if per_head else 0)
+        if memo is None or memo[0] != at or tile.attend is not None:
+            memo = (at, _shown(call, tile))
+        yield Weighed(tile, memo[1])
+
+
+def _shown(call: Call, tile: Tile) -> Tensor:
+    shown = tile.shown()
+    if call.bias is None:
+        return shown
+    bias = call.bias[0]
+    bias = bias[tile.heads] if bias.shape[0] > 1 else bias
+    bias = bias[:, tile.rows] if bias.shape[1] > 1 else bias
+    bias = bias[..., tile.keys] if bias.shape[2] > 1 else bias
+    return shown & (bias > HIDDEN)
+
+
+def _read(attention: Attention, sample: int, heads: list[int]) -> Iterator[Weighed]:
+    """Tiles of weights that the module itself made."""
+    weights = attention.weights[sample if attention.weights.shape[0] > 1 else 0].detach()
+    H, T, S = len(heads), *weights.shape[-2:]
+    rows = max(1, min(T, TILE_BYTES // (4 * S * H)))
+    masked = _filled(attention, sample)
+    for start in range(0, T, rows):
+        at = slice(start, min(start + rows, T))
+        part = weights[heads, at] if weights.shape[0] > 1 else weights[:, at].expand(H, -1, -1)
+        part = part.to(torch.promote_types(part.dtype, torch.float32))
+        entropy = -torch.special.xlogy(part, part).sum(-1)
+        lse = torch.full_like(entropy, torch.nan)
+        tile = Tile(0, slice(0, H), at, slice(0, S), part, lse, entropy)
+        shown = (
+            part != 0
+            if masked is None
+            else (~masked[:, at] if masked.shape[1] > 1 else ~masked).expand(-1, at.stop - at.start, S)
+        )
+        yield Weighed(tile, shown)
+
+
+def _filled(attention: Attention, sample: int) -> Tensor | None:
+    """(1, T or 1, S) bool: where open code hid keys, from the masks it filled or added; None where that cannot be told."""
+    site = attention.site
+    found = None
+    shape = site.shape
+    if shape is None or any(s.op in ("mul", "cat", "constant_pad_nd") for s in site.before):
+        return None
+    for step in site.mask:
+        mask = step.tensor
+        if step.op == "fill" and _low(step.value):
+            hidden = mask != 0
+        elif step.op == "where" and _low(step.value):
+            hidden = (mask == 0) if step.keep else (mask != 0)
+        elif step.op == "add" and mask.is_floating_point():
+            hidden = mask <= HIDDEN
+        else:
+            continue
+        try:
+            hidden = hidden.expand(shape) if hidden.dim() <= len(shape) else None
+        except RuntimeError:
+            hidden = None
+        if hidden is None:
+            return None
+        found = hidden if found is None else found | hidden
+    if found is None:
+        return None
+    found = found.reshape(attention.batch, attention.heads, *shape[-2:])[sample]
+    return found[:1] if bool((found == found[:1]).all()) else None
+
+
+def _low(value: float | Tensor | None) -> bool:
+    return value is not None and float(value) <= -50.0
+
+
+def mask_digest(attention: Attention) -> str:
+    """Sixteen hex digits of everything that hides or biases keys; "" where nothing does."""
+    site, parts = attention.site, []
+    if site.is_causal:
+        parts.append(b"causal")
+    for x in (site.bias, site.hidden, *(s.tensor for s in site.mask if site.bias is None)):
+        if x is not None:
+            small = x.detach()[..., -256:, -256:].contiguous().cpu()
+            small = small.float() if small.is_floating_point() else small.to(torch.uint8)
+            parts += [str(tuple(x.shape)).encode(), small.numpy().tobytes()]
+    return hashlib.sha256(b"|".join(parts)).hexdigest()[:16] if parts else ""
