@@ -35,7 +35,6 @@ def cache_cause(case: Case, batch: Batch, whole: Tensor, results: dict[tuple[int
 def _kind(case: Case, batch: Batch, results: dict[tuple[int, ...], float], big: float) -> tuple[str | None, str]:
     full = _watched(case, [batch])[0]
     singles = _watched(case, chunks(batch, [1] * 8))
-    halves = _watched(case, chunks(batch, [4, 4]))
     if not full or not all(singles):
         return None, "the cached path computes something else (no attention was seen inside)"
     site, steps = full[0], [s[0] for s in singles]
@@ -46,7 +45,7 @@ def _kind(case: Case, batch: Batch, results: dict[tuple[int, ...], float], big: 
         return wrong
     single_ok = all(d <= big for p, d in results.items() if all(n == 1 for n in p))
     if single_ok:
-        return _multi(halves, results)
+        return _multi(_watched(case, chunks(batch, [4, 4])), results)
     return _step(site, steps, keys)
 
 

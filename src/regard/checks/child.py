@@ -166,7 +166,8 @@ def limit(memory: int | None, timeout: float) -> str | None:
         return "no memory limit: only Linux holds a process to one"
     if memory:
         held = Path("/proc/self/status").read_text().split("VmData:")[1].split()[0]
-        resource.setrlimit(resource.RLIMIT_DATA, (int(held) * 1024 + memory,) * 2)
+        most = int(held) * 1024 + memory
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     return None
 
 

@@ -58,7 +58,7 @@ def _read(a: Site, b: Site) -> Places | None:
     fixed = float((drift - drift2).abs().max()) < SAME * max(float(drift.abs().max()), 1e-30)
     absolute = a.value is not None and a.value.shape[-2] == a.key.shape[-2] and _varies(_first(a.value))
     scores = _first(a.scores()).clone()
-    seen = _first(a.visible().expand(a.scores().shape))
+    seen = _first(a.visible().expand(a.scores().shape)) > 0
     scores[~seen] = float("nan")
     dots = q @ (k if k.shape[0] == q.shape[0] else k[:1]).transpose(-1, -2)
     added = not moves and bool((torch.nan_to_num(scores - scores[:, :1, :1]).abs() > 1e-9).any()) and not _varies(dots.flatten(1)[..., None])

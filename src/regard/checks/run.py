@@ -58,6 +58,8 @@ def run(targets: Sequence[str], options: Options) -> Iterator[tuple[int, Report]
     Raises:
         RunError: torch or the checker cannot be imported.
     """
+    if not targets:
+        return
     if options.fork:
         yield from _run_forked(targets, options)
     else:

@@ -1,0 +1,84 @@
+"""Windows see their own pixels, at every size, and opposite borders do not see each other."""
+
+from __future__ import annotations
+
+from regard.checks.case import Case, Verdict
+from regard.checks.field import Field, contiguous_blocks, field_of, other_grids, partition, wrapped
+from regard.checks.rule import rule
+from regard.checks.sites import attention_sites
+
+GRID_WORDS = r"grid|dilated|strided|sparse"
+
+
+def _fields(case: Case) -> list[Field]:
+    """The field at the known size and at others that run; NotExercised unless it is local somewhere."""
+    key = "fields"
+    if key not in case.facts:
+        case.need(case.call.follows and not case.call.is_cross, "outputs do not stand for the tokens of one stream")
+        case.need(bool(attention_sites(case)), "no attention was seen inside")
+        case.need(not case.facts.get("causal"), "it is causal")
+        case.need_determinism()
+        found = [field_of(case)]
+        for grid in other_grids(case):
+            try:
+                found.append(field_of(case, grid))
+            except Exception:
+                continue
+        case.facts[key] = found
+    fields = case.facts[key]
+    case.need(any(f.local for f in fields), "every token sees every token")
+    return fields
+
+
+@rule("ATT805", kinds=("shift-mask",))
+def opposite_borders(case: Case) -> Verdict | None:
+    """In shifted-window attention, pixels of opposite borders do not see each other, at any size.
+
+    Which pixels an output depends on is measured, at the known size and at others.
+    What goes wrong: the shift mask is missing, painted on the wrong axes, built for one image size, or the image is
+    rolled before it is padded.
+    Why it matters: the left border of an image attends to its right border.
+
+    Bad:
+        if L == self.length: scores = scores.masked_fill(self.hide, -100)
+    Good:
+        scores = scores.masked_fill(region_mask(H, W), float("-inf"))
+    References: Liu et al. 2021 (Swin), figure 4.
+    """
+    for field in _fields(case):
+        if not field.local:
+            continue
+        far = wrapped(field)
+        if far and len(far) < field.sees.shape[0]:
+            t = far[0]
+            rows, columns = field.spans(t)
+            h, w = field.grid
+            where = f"pixel ({t // w}, {t % w}) of {h} x {w} sees rows {rows} and columns {columns}" if h > 1 else f"token {t} of {w} sees {columns}"
+            return Verdict("error", f"opposite borders see each other: {where}", kind="shift-mask", measured=f"{len(far)} of {field.sees.shape[0]} tokens", allowed="0", example=f"size {h} x {w}" if h > 1 else f"length {w}", cause="the cyclic shift is not masked at this size", fix="build the shift mask from the regions of the actual, padded size, after the roll")
+    return None
+
+
+@rule("ATT806", kinds=("grid-partition",))
+def grid_partition(case: Case) -> Verdict | None:
+    """Grid (dilated) attention sees pixels that lie apart, not a block.
+
+    Applies where the author speaks of a grid, of dilation or of strides.
+    What goes wrong: the axes of the partition are those of block attention.
+    Why it matters: alternating block and grid attention is what lets information cross windows; two blocks do not.
+
+    Bad:
+        x.view(B, H // g, g, W // g, g, C).permute(0, 1, 3, 2, 4, 5)
+    Good:
+        x.view(B, g, H // g, g, W // g, C).permute(0, 2, 4, 1, 3, 5)
+    References: Tu et al. 2022 (MaxViT), section 3.2.
+    """
+    said = case.evidence.says(GRID_WORDS)
+    declared = isinstance(case.design.window, str) and "grid" in case.design.window
+    case.need(said is not None or declared, "nothing speaks of a grid or of dilation")
+    fields = [f for f in _fields(case) if f.local and f.grid[0] > 1]
+    case.need(bool(fields), "no size at which the field is local")
+    for field in fields:
+        if contiguous_blocks(field) and partition(field):
+            rows, columns = field.spans(0)
+            return Verdict("error", f"the author says {said or 'grid'!r}, but pixels see contiguous blocks: pixel (0, 0) sees rows {rows} and columns {columns}", kind="grid-partition", measured=f"block {len(rows)} x {len(columns)}", allowed="pixels spread over the image", example=f"size {field.grid[0]} x {field.grid[1]}", cause="the axes of the partition are those of block attention", fix="view(B, g, H // g, g, W // g, C) and attend over the two axes of length g")
+    return None
