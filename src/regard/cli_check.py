@@ -172,7 +172,7 @@ def _in_order(targets: list[Target], options: Options, aside: _Aside, stderr: Co
     next_one = 0
     with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
         task = bar.add_task("", total=len(open_ones))
-        running = run([targets[i].spec for i in open_ones], options) if open_ones else iter(())
+        running = run([targets[i].spec for i in open_ones], options)
         try:
             while next_one < len(targets):
                 while next_one in waiting:
@@ -185,7 +185,6 @@ def _in_order(targets: list[Target], options: Options, aside: _Aside, stderr: Co
                     bar.update(task, advance=1, description=report.target)
                     break
         except KeyboardInterrupt:
-            running.close() if hasattr(running, "close") else None
             stderr.print("interrupted: what had not ended is listed as not checked", markup=False)
             for i in range(next_one, len(targets)):
                 report = waiting.get(i) or Report(targets[i].spec, "not-exercised", "interrupted (Ctrl-C)")

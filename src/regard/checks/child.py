@@ -184,7 +184,6 @@ def main() -> None:
 def prepare() -> None:
     """Import what every target needs, and use one thread: sums do not depend on the machine, and jobs do not compete."""
     import torch
-    import torch._dynamo  # a dispatch mode imports it at the first call, a second of work: better once, before the fork
 
     torch.set_num_threads(1)
 

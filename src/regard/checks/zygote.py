@@ -63,6 +63,8 @@ def main() -> None:
     os.dup2(2, 1)  # whatever prints on import must not enter the answers
     order = json.loads(sys.stdin.buffer.readline())
     prepare()
+    import torch._dynamo  # noqa: F401 - a dispatch mode imports it at the first call, a second of work: once, before the fork
+
     checker(order["checker"])
     answers.write(json.dumps({"ready": True}) + "\n")
     Supervisor(order["jobs"], order["parallel"], answers).run()
