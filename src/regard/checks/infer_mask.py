@@ -67,8 +67,7 @@ def infer_mask(case: Case, name: str, call: Call) -> MaskUse | None:
             if trial is None:
                 continue
             trials.append(trial)
-            agrees = polarity is None or use.dtype == "additive" or use.polarity == polarity
-            if trial.works and agrees:
+            if trial.works and _agrees(trial, trials, polarity):
                 return _chosen(trial, polarity, said)
     if not trials:
         case.notes.append(f"{name}: no mask that we tried was accepted ({errors[0] if errors else 'nothing tried'})")
@@ -172,9 +171,18 @@ def _visible(case: Case, call: Call, use: MaskUse, batch: Batch, keep: Tensor, o
     return True
 
 
+def _agrees(trial: Trial, trials: list[Trial], polarity: str | None) -> bool:
+    """Does this encoding mean what the author says? An additive one says nothing of True, but where a boolean works the other
+    way round, as with a kernel that takes both, it must not hide that.
+    """
+    if polarity is None or trial.use.dtype != "additive":
+        return polarity in (None, trial.use.polarity)
+    return not any(t.works and t.use.dtype != "additive" and t.use.polarity != polarity for t in trials)
+
+
 def _best(trials: list[Trial], polarity: str | None, name: str) -> Trial:
     """One that works; else the first usual encoding that changes anything; additive only when nothing else runs."""
-    agreeing = [t for t in trials if polarity is None or t.use.dtype == "additive" or t.use.polarity == polarity] or trials
+    agreeing = [t for t in trials if _agrees(t, trials, polarity)] or trials
     for wanted in (lambda t: t.works, lambda t: t.changes and t.use.dtype != "additive", lambda t: t.use.dtype != "additive"):
         for trial in agreeing:
             if wanted(trial):
