@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from styles import CAUSAL, MASKED, RIGHT, Attention, B, D, E, H, T, over_heads, over_queries, sdpa, sink_column
+from attention_styles import CAUSAL, MASKED, RIGHT, Attention, B, D, E, H, T, over_heads, over_queries, sdpa, sink_column
 from torch import nn
 from torch.nn import functional as F
 
@@ -83,11 +83,11 @@ def test_the_place_is_the_users_line_and_the_module_path():
     seen = watch(module, torch.randn(B, T, E))
     (site,) = seen.sites
     assert site.path == "1"
-    assert "styles.py:" in site.where
+    assert "attention_styles.py:" in site.where
 
 
 def test_dropout_is_seen_after_the_softmax_with_its_share_and_weights_are_those_before_it():
-    from styles import dropout_after
+    from attention_styles import dropout_after
 
     module, x = build(dropout_after)
     (site,) = watch(module, x).sites
@@ -307,7 +307,7 @@ def test_gradients_are_bit_identical_and_reach_the_weights():
 
 
 def test_gradients_of_open_code_reach_the_weights_that_were_used():
-    from styles import matmul_masked_fill
+    from attention_styles import matmul_masked_fill
 
     module, x = build(matmul_masked_fill)
     with observe(module, keep_graph=True) as seen:

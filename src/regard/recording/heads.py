@@ -56,6 +56,9 @@ def four_axes(site: Site) -> Attention | None:
     weights = _weights(site, notes)
     parts = {name: _shaped(getattr(site, name), batch, heads, lead) for name in ("query", "key", "value", "output")}
     kv_heads = parts["key"].shape[1] if parts["key"] is not None else heads
+    for name, learned in (("keys", site.learned_keys), ("queries", site.learned_queries)):
+        if learned:
+            notes.append(f"the {name} are parameters, not computed from the input")
     packed = _packed_groups(site, heads, T, S)
     if packed and weights is None and parts["query"] is not None:
         query, output = parts["query"], parts["output"]

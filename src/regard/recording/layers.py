@@ -5,12 +5,13 @@ Axes: H heads, T queries, S keys, R chosen rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from regard.core.errors import CaptureError
+from regard.intercept.site import HIDDEN
 from regard.recording.heads import Attention
 from regard.recording.record import Record
 from regard.recording.scores import finish, output_share
@@ -119,21 +120,27 @@ class Layers:
             return False
         if last.kind == "cross":
             return last.keys == S and T == 1
+        total = last.offset + last.queries + T
         grew = last.keys + T == S
-        static = last.keys == S and T < S and last.queries + last.offset + T <= S
-        return T < S and (grew or static)
+        static = last.keys == S and total <= S
+        rolling = total > S and last.keys >= S  # a window of the last keys
+        return T < S and (grew or static or rolling)
 
     def _grow(self, track: Track, attention: Attention, sample: int, heads: list[int]) -> None:
         record, summary = track.record, track.summary
         T, S = attention.queries, attention.keys
         offset = record.offset + record.queries if record.kind == "self" else 0
-        summary.begin(T, S, offset)
+        first = (
+            max(0, offset + T - S) if record.kind == "self" and record.steps else 0
+        )  # a rolling cache let earlier keys go
+        summary.begin(T, first + S, offset)
         chosen = self._chosen(record, T)
         cost = len(heads) * S * (T if self.wanted.level == "full" else len(chosen)) * 4 + 4 * len(heads) * (12 * T + S)
         self._count(cost, record, attention)
-        whole = torch.zeros(len(heads), T, S) if self.wanted.level == "full" and not self.over else None
-        exact = {i: torch.zeros(len(heads), S) for i in chosen} if not self.over else {}
+        whole = torch.zeros(len(heads), T, first + S) if self.wanted.level == "full" and not self.over else None
+        exact = {i: torch.zeros(len(heads), first + S) for i in chosen} if not self.over else {}
         for tile, shown in tiles_of(attention, sample, heads):
+            tile = replace(tile, keys=slice(tile.keys.start + first, tile.keys.stop + first))
             summary.add(tile, shown)
             if whole is not None:
                 whole[tile.heads, tile.rows, tile.keys] = tile.weights.float().cpu()
@@ -145,7 +152,7 @@ class Layers:
             track.full.append(whole)
         if attention.output is not None and record.steps == 0:
             track.share = output_share(attention.output[sample][heads].detach().cpu(), _projection(attention))
-        record.queries, record.keys, record.steps = record.queries + T, max(record.keys, S), record.steps + 1
+        record.queries, record.keys, record.steps = record.queries + T, max(record.keys, first + S), record.steps + 1
 
     def _chosen(self, record: Record, T: int) -> list[int]:
         """Queries of this call to keep exactly, counted within the call."""
@@ -229,10 +236,19 @@ def _wide(x: Tensor, keys: int) -> Tensor:
 
 
 def _offset(attention: Attention) -> int:
-    """Key place of query 0 of a first call: the last queries of a longer key sequence, else the first."""
-    if attention.kind == "self" and not attention.site.is_causal:
-        return max(0, attention.keys - attention.queries)
-    return 0
+    """Key place of query 0 of a first call: 0, unless there are more keys; then the last query stands at the last key it sees."""
+    T, S, site = attention.queries, attention.keys, attention.site
+    if attention.kind != "self" or T == S or site.is_causal:
+        return 0
+    seen = None
+    if attention.weights is not None:
+        seen = attention.weights[..., -1, :] > 0
+    elif site.bias is not None:
+        seen = site.bias[..., -1, :] > HIDDEN
+    last = (
+        int(seen.reshape(-1, seen.shape[-1]).any(0).nonzero().max()) if seen is not None and bool(seen.any()) else S - 1
+    )
+    return max(0, last - (T - 1))
 
 
 def _dtype(attention: Attention) -> str:

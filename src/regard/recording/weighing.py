@@ -164,7 +164,7 @@ def mask_digest(attention: Attention) -> str:
     if site.is_causal:
         parts.append(b"causal")
     for x in (site.bias, site.hidden, *(s.tensor for s in site.mask if site.bias is None)):
-        if x is not None:
+        if x is not None and x.dim() >= 2:
             small = x.detach()[..., -256:, -256:].contiguous().cpu()
             small = small.float() if small.is_floating_point() else small.to(torch.uint8)
             parts += [str(tuple(x.shape)).encode(), small.numpy().tobytes()]
