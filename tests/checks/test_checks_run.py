@@ -20,7 +20,10 @@ from regard.checks.report import Finding, Outcome, Report
 
 def check(target, *, design=None, select=None, ignore=None, seed=0, init=None):
     obj = target(**(init or {}))
-    obj.forward(torch.ones(2))
+    try:
+        obj.forward(torch.ones(2))
+    except ValueError as error:
+        return Report("fake", "not-exercised", f"no call runs: {error}")
     found = Finding("ATT101", "padding_content", "error", "it leaks", measured=float("nan"), allowed=torch.tensor(1.5))
     inferred = {"init": init, "select": select, "seed": seed, "threads": torch.get_num_threads()}
     return Report("fake", inferred=inferred, findings=[found], outcomes=[Outcome("ATT101", "padding_content", "failed")])
@@ -65,6 +68,14 @@ class LeavesProcess(Fine):
 class WantsCuda(Fine):
     def forward(self, x): return x.cuda()
 """
+NEEDS_PACKAGE = """
+from absent_ops import rearrange
+class Tries:
+    def forward(self, x):
+        try: rearrange(x, "a -> a")
+        except ImportError: pass
+        raise ValueError("the last attempt failed in another way")
+"""
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forking and memory limits are for Linux")
 
 
@@ -73,6 +84,7 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     (folder / "fake_checker.py").write_text(textwrap.dedent(FAKE))
     (folder / "model.py").write_text(MODEL)
+    (folder / "needs.py").write_text(NEEDS_PACKAGE)
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(folder)
     yield folder
@@ -126,6 +138,16 @@ def test_a_target_that_needs_cuda_is_said_to(survived):
     if torch.cuda.is_available():
         pytest.skip("this machine has CUDA")
     assert survived["WantsCuda"].reason.startswith("it needs CUDA, and none is available here (")
+
+
+@linux
+def test_a_package_that_is_missing_is_named_even_when_the_last_error_was_another(place):
+    ((_, report),) = run([f"{place / 'needs.py'}:Tries"], Options(checker="fake_checker:check"))
+    assert report.status == "not-exercised"
+    assert report.reason == (
+        "absent_ops.rearrange is needed, and the package 'absent_ops' is not installed; install it and check again "
+        "(no call runs: the last attempt failed in another way)"
+    )
 
 
 @linux

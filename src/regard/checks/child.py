@@ -18,6 +18,7 @@ import warnings
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from regard.checks import stubs
 from regard.checks.load import load, source_of
 from regard.checks.plain import plain
 from regard.checks.report import Report
@@ -87,6 +88,10 @@ def examine(job: dict[str, Any], tell: Any) -> Report:
     report.where = report.where or (f"{file}:{line}" if file else None)
     report.notes = [*loaded.notes, *report.notes]
     report.reason = _explain(report.reason, job)
+    if (
+        report.status != "checked" and stubs.needed
+    ):  # inference tried on, and its last error says nothing of the package
+        report.reason = f"{stubs.missing(stubs.needed[0])}; install it and check again ({report.reason})"
     return report
 
 

@@ -74,17 +74,15 @@ def _environment() -> dict[str, str]:
 def _run_forked(targets: Sequence[str], options: Options) -> Iterator[tuple[int, Report]]:
     left = list(range(len(targets)))
     while left:
-        answered = 0
-        for index, answer in _zygote([targets[i] for i in left], options):
-            answered += 1
-            yield left[index], report_of(targets[left[index]], answer, options.job(""))
-            left[index] = -1
-        left = [i for i in left if i >= 0]
-        if left and not answered:  # the process that forks was killed by its first target: say so, and go on without it
+        asked, done = list(left), set()
+        for position, answer in _zygote([targets[i] for i in asked], options):
+            done.add(asked[position])
+            yield asked[position], report_of(targets[asked[position]], answer, options.job(""))
+        left = [i for i in asked if i not in done]
+        if left and options.parallel == 1:  # the first that did not answer killed the process that forks
             index = left.pop(0)
             yield index, Report(targets[index], "not-exercised", "it ended the process that runs the targets")
-        elif left:
-            options = replace(options, parallel=1)
+        options = replace(options, parallel=1)  # with several at once it is not known which one did
 
 
 def _zygote(targets: Sequence[str], options: Options) -> Iterator[tuple[int, dict[str, Any]]]:

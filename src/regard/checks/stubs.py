@@ -22,6 +22,14 @@ PASSES = re.compile(
 )
 
 
+needed: list[str] = []  # stand-ins that were called in this process, in order
+
+
+def missing(path: str) -> str:
+    """The sentence about a stand-in that was called."""
+    return f"{path} is needed, and the package {path.split('.')[0]!r} is not installed"
+
+
 class MissingPackage(RegardError, ImportError):
     """A package that is not installed was needed to run the target."""
 
@@ -39,7 +47,8 @@ class _StandInType(type):
         if PASSES.match(path.rpartition(".")[2]):
             only_function = len(args) == 1 and not kwargs and callable(args[0])
             return args[0] if only_function else _unchanged
-        raise MissingPackage(f"{path} is needed, and the package {path.split('.')[0]!r} is not installed")
+        needed.append(path)
+        raise MissingPackage(missing(path))
 
     def __getitem__(cls, item: Any) -> Any:
         return cls
