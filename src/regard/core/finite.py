@@ -83,5 +83,5 @@ def _any_product(attend: Tensor, bad: Tensor) -> Tensor:
     B, heads, S = bad.shape
     table, marks = attend.float().expand(-1, -1, S), bad.float()
     if attend.shape[0] == 1:
-        return (marks.reshape(B * heads, S) @ table[0].mT).reshape(B, heads, -1) > 0
+        return (marks.reshape(B * heads, S) @ table[0].mT).reshape(B, heads, table.shape[1]) > 0
     return marks @ table.mT > 0
