@@ -383,6 +383,7 @@ def test_a_gate_exports_with_free_batch_and_size(make):
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @every_gate
 def test_a_gate_compiles_without_a_graph_break_also_backwards(make):
+    torch.compiler.reset()
     module = fixed(make(C))
     compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
     for size in ((5, 7), (4, 6)):

@@ -27,7 +27,7 @@ def load_timm(*submodules: str) -> list[ModuleType]:
     """
     if importlib.util.find_spec("timm") is None:
         raise MissingExtraError("the vision peers need timm; install it with: pip install --no-deps timm")
-    finder = None if importlib.util.find_spec("torchvision") else _EmptyTorchvision()
+    finder = None if importlib.util.find_spec("torchvision") else EmptyTorchvision()
     if finder:
         sys.meta_path.append(finder)
     try:
@@ -37,6 +37,10 @@ def load_timm(*submodules: str) -> list[ModuleType]:
             sys.meta_path.remove(finder)
             for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
                 del sys.modules[name]
+
+
+def _nothing(self, *given, **named) -> None:
+    """Takes whatever it is called with."""
 
 
 class _EmptyClass(type):
@@ -50,12 +54,14 @@ class _EmptyModule(ModuleType):
     def __getattr__(self, name: str) -> type:
         if name.startswith("__"):
             raise AttributeError(name)
-        made = _EmptyClass(name, (), {})
+        made = _EmptyClass(name, (), {"__init__": _nothing, "__call__": _nothing})
         setattr(self, name, made)
         return made
 
 
-class _EmptyTorchvision(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class EmptyTorchvision(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Put on `sys.meta_path`, it finds every module of torchvision, and each has every class it is asked for."""
+
     def find_spec(self, fullname, path=None, target=None):
         if fullname.split(".")[0] != "torchvision":
             return None
