@@ -55,8 +55,10 @@ def check(
 ) -> None:
     """Run every check on attention code and report what is wrong, with the line, the numbers, the cause and the fix.
 
-    Exit status: 1 if anything of level error was found; else 2 if a named target, or every target of a folder, was not
-    exercised (or the command was asked wrongly); else 0. Without TARGET, `[tool.regard.check] targets` of pyproject.toml.
+    Exit status: 1 if anything of level error was found;
+    else 2 if a named target, or every target of a folder, was not exercised;
+    else 0. What was asked wrongly exits with 2.
+    Without TARGET: the targets of pyproject.toml, table tool.regard.check.
     """
     from regard.cli_check import Request, session
 
