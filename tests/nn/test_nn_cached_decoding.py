@@ -205,6 +205,32 @@ def test_a_bool_tensor_has_a_column_for_every_token_so_far(window):
     torch.testing.assert_close(torch.cat(decoded, dim=1), layer(x, mask=table), atol=EXACT, rtol=0)
 
 
+@given(chunks=chunkings, left=st.integers(0, 4), said=st.booleans())
+def test_a_window_that_comes_with_the_call_is_kept_to_though_the_cache_holds_more(chunks, left, said):
+    layer, window = layer_with(causal(), Rotary(6, pairing="half")), sliding_window(left=left)
+    x, cache = draws(1, T, E, seed=16), layer.new_cache(1, T)
+    positions = torch.arange(T)[None]
+    decoded = [
+        layer(x[:, i:j], mask=window, positions=positions[:, i:j] if said else None, cache=cache)
+        for i, j in spans(chunks)
+    ]
+    torch.testing.assert_close(torch.cat(decoded, dim=1), layer(x, mask=window), atol=EXACT, rtol=0)
+
+
+@pytest.mark.parametrize("mask", ["causal", "window 3"])
+def test_padding_goes_on_by_order_of_arrival_when_only_the_prompt_had_positions(mask):
+    layer = layer_with(MASKS[mask], Rotary(6, pairing="half"))
+    prompt, go_on = draws(2, 5, E, seed=2), draws(2, 2, E, seed=3)
+    keep = torch.tensor([[True, True, False, False, False, True, True], [False, True, True, True, True, True, True]])
+    places = (keep[:, :5].cumsum(1) - 1).masked_fill(~keep[:, :5], -1)
+    cache = layer.new_cache(2, 7)
+    layer(prompt, positions=places, cache=cache)
+    decoded = layer(go_on, mask=padding(keep), cache=cache)
+    together = torch.cat([prompt, go_on], dim=1)
+    alone = [layer(together[i : i + 1, keep[i]])[:, -2:] for i in range(2)]
+    torch.testing.assert_close(decoded, torch.cat(alone), atol=EXACT, rtol=0)
+
+
 def test_one_token_at_a_time_needs_no_mask():
     layer, x = layer_with(), draws(1, 4, E, seed=11)
     cache = layer.new_cache(1, 4)
@@ -212,8 +238,9 @@ def test_one_token_at_a_time_needs_no_mask():
     torch.testing.assert_close(decoded, layer(x, mask=causal()), atol=EXACT, rtol=0)
 
 
-def test_the_gradient_of_a_cached_call_reaches_its_own_tokens_only():
-    layer = layer_with(causal())
+@pytest.mark.parametrize("mask", [causal(), causal() & sliding_window(left=2)])
+def test_the_gradient_of_a_cached_call_reaches_its_own_tokens_only(mask):
+    layer = layer_with(mask)
     first, second = draws(1, 3, E, seed=12).requires_grad_(), draws(1, 2, E, seed=13).requires_grad_()
     cache = layer.new_cache(1, 5)
     layer(first, cache=cache)
@@ -221,6 +248,7 @@ def test_the_gradient_of_a_cached_call_reaches_its_own_tokens_only():
     expected = draws(1, 2, E, seed=13).requires_grad_()
     layer(torch.cat([first.detach(), expected], dim=1))[:, 3:].square().sum().backward()
     assert first.grad is None
+    assert not cache.key.requires_grad
     torch.testing.assert_close(second.grad, expected.grad, atol=EXACT, rtol=0)
 
 
@@ -336,6 +364,18 @@ def test_padding_that_is_too_short_is_refused_without_positions_too():
     with pytest.raises(ShapeError, match=r"keep of padding\(\) covers 2 keys, but the call has 4"):
         layer(x, mask=padding(torch.ones(1, 2).bool()), cache=cache)
     assert cache.seen == 2
+
+    rolled = layer_with(causal() & sliding_window(left=1))
+    cache = filled_cache(rolled)
+    with pytest.raises(ShapeError, match=r"keep of padding\(\) covers 3 keys, but 4 are stored"):
+        rolled(x, mask=padding(torch.ones(1, 3).bool()), cache=cache)
+    assert cache.seen == 2
+
+
+def test_a_cache_of_another_batch_is_refused_before_anything_is_computed():
+    layer = layer_with(causal())
+    with pytest.raises(CacheError, match="the cache holds 2 sequences and got 1; make one with batch=1"):
+        layer(x, positions=torch.tensor([[0, 1]]), cache=layer.new_cache(2, 5))
 
 
 def test_a_rolling_cache_refuses_a_mask_that_sees_further_than_it_keeps():

@@ -229,6 +229,18 @@ def test_positions_that_do_not_increase_are_refused():
     )
 
 
+def test_positions_below_minus_one_are_padding_too():
+    cache = cache_of(batch=2)
+    cache.append(*tokens(2, 0, 1), torch.tensor([[-7, -3], [-2, 0]]))
+    assert cache.lengths.tolist() == [0, 1]
+
+
+def test_no_slot_of_a_rolling_cache_is_written_twice_in_one_call():
+    cache = cache_of(length=3, rolling=True)
+    slots, _ = cache._slots(torch.arange(8)[None])  # twice would be a race on a GPU, and passes unseen on a CPU
+    assert slots.tolist() == [[3, 3, 3, 3, 3, 2, 0, 1]]
+
+
 @pytest.mark.parametrize("index", [torch.tensor([[0]]), torch.tensor([0.0]), torch.tensor([True])])
 def test_reorder_takes_sample_numbers_only(index):
     with pytest.raises(ShapeError, match="reorder takes one sample number for each new sample, integer"):

@@ -141,6 +141,7 @@ def test_exported_with_free_batch_and_length_it_computes_the_same(name):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # inductor's own, where it is imported
 @pytest.mark.parametrize("name", ["attention grouped", "attention rotary", "block gated"])
 def test_inductor_computes_the_same(name):
     torch._dynamo.reset()
