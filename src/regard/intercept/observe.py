@@ -12,10 +12,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.intercept import kernels
 from regard.intercept.assemble import DEPTH, build
+from regard.intercept.flex import Uncompiled, flex_site, is_flex
 from regard.intercept.follow import Follower
 from regard.intercept.gradients import Gradients
 from regard.intercept.lineage import Lineage, key_of
@@ -39,6 +41,8 @@ class Seen:
 
 class _Mode(TorchDispatchMode):
     """Runs each operator as it is, then shows it to `follow`."""
+
+    supports_higher_order_operators = True  # flex_attention is one; without this torch refuses to run it here
 
     def __init__(self, follow: Callable, unknown: Callable[[str], None]):
         super().__init__()
@@ -92,17 +96,20 @@ class observe:
         self.follower = Follower(self.lineage, self._now, hold == "all")
         self.products = Products(self.lineage, self.follower, self._unknown)
         self.gradients = Gradients()
+        self.flex = Uncompiled()
         for tensor in [] if module is None else [*module.parameters(), *module.buffers()]:
             self._learn(tensor)
 
     def __enter__(self) -> Seen:
         torch.clear_autocast_cache()  # weights cast earlier would not be known for weights
         self.stack.__enter__()
+        self.flex.__enter__()
         self.mode.__enter__()
         return self.seen
 
     def __exit__(self, *error) -> None:
         self.mode.__exit__(*error)
+        self.flex.__exit__()
         self.stack.__exit__(*error)
         self.seen.calls = self.stack.calls
         self.seen.sites.sort(key=lambda s: s.order)
@@ -114,6 +121,10 @@ class observe:
         self.lineage.clear()
 
     def _follow(self, func, args: tuple, kwargs: dict, out: Any) -> None:
+        if not isinstance(func, OpOverload):
+            if is_flex(func):
+                self._emit(flex_site(func, args, kwargs, out, **self._seen()))
+            return
         space, name = func._schema.name.split("::")
         if space != "aten":
             if "attn" in name or "attention" in name:

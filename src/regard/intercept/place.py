@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import warnings
 
 import torch
 from torch import nn
@@ -46,6 +47,12 @@ class ModuleStack:
         self._handles: list = []
 
     def __enter__(self) -> ModuleStack:
+        self._quiet = warnings.catch_warnings()
+        self._quiet.__enter__()
+        if self.root is not None and any(hasattr(m, "_orig_mod") for m in self.root.modules()):
+            warnings.filterwarnings(
+                "ignore", "Using `torch.compile.module.` when there are global hooks"
+            )  # ours see that
         self._handles = [
             register_module_forward_pre_hook(self._enter),
             register_module_forward_hook(self._leave, always_call=True),
@@ -55,6 +62,7 @@ class ModuleStack:
     def __exit__(self, *_) -> None:
         for handle in self._handles:
             handle.remove()
+        self._quiet.__exit__(None, None, None)
         self.running.clear()
 
     def _enter(self, module: nn.Module, args) -> None:

@@ -38,7 +38,7 @@ class Step:
         return float(self.factor) if self.factor is not None else None
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class Site:
     """One attention computation that was seen.
 
@@ -78,6 +78,9 @@ class Site:
     weights_made: Tensor | None = None  # the softmax output, before dropout and the rest
     sources: dict[str, tuple[Tensor, Callable[[Tensor], Tensor | None]]] = field(default_factory=dict, repr=False)
     grad_weights: Tensor | None = None  # dL/dA, filled in when backward runs under observation
+
+    def __repr__(self) -> str:
+        return f"<Site {self.order} {self.kind} {self.path or 'root'} {self.shape} {self.kernel} at {self.where}>"
 
     @property
     def scale_ops(self) -> list[tuple[str, float]]:

@@ -85,6 +85,11 @@ class capture:
         self._observer.__exit__(kind, error, trace)
         self.missed = [*self.layers.missed, *self._seen.unknown]
         self.records = self.layers.records()
+        if _compiled(self.model):
+            for record in self.records:
+                record.notes.append(
+                    "torch.compile does not run under capture: this is what the uncompiled model computes"
+                )
         if kind is None:
             self._refuse()
 
@@ -143,6 +148,11 @@ def bytes_of(budget: str | int) -> int:
         raise CaptureError(f"budget {budget!r} is not a size; write it as '256MB' or a number of bytes")
     power = " kMGT".index(match[2] or " ")
     return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
+
+
+def _compiled(model: nn.Module) -> bool:
+    """Whether any part of the model is compiled."""
+    return any(hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) is not None for m in model.modules())
 
 
 def _listed(value) -> list | None:

@@ -33,7 +33,7 @@ from torch import Tensor
 FORMAT = 1  # of files; a higher number is refused
 
 
-@dataclass
+@dataclass(repr=False)
 class Record:
     """One attention layer, one sample, possibly stitched from several calls (prefill and decode steps)."""
 
@@ -85,6 +85,10 @@ class Record:
         "received", "seen_by", "pooled", "pooled_max", "pooled_even", "profile", "segment_map", "rows", "row_weights", "top_values",
         "top_keys", "weights",
     )  # fmt: skip
+
+    def __repr__(self) -> str:
+        place = f"layer {self.layer} {self.path}".strip()
+        return f"<Record {place}: {self.kind}, {self.heads} heads, {self.queries} x {self.keys}, sample {self.sample}, {self.level}>"
 
     @property
     def name(self) -> str:
