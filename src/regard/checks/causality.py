@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.checks.case import Case
-from regard.checks.roles import constructor_role
+from regard.checks.roles import call_role, constructor_role
 from regard.intercept import Site
 from regard.checks.sites import attention_sites, causal_matrix
 
@@ -30,6 +30,8 @@ def causal_intent(case: Case, sees: Tensor) -> tuple[str | None, str]:
         name, _, value = pair.partition("=")
         if constructor_role(name) == "causal" and value == "True":
             return f"{name}=True", "causal-missing"
+    if any(call_role(n) in ("mask", "causal_option") for n in [*case.signature.masks, *case.signature.options]):
+        return None, ""  # the caller brings the mask
     said = case.evidence.says(WORDS)
     return (f"its text says {said!r}", "question") if said else (None, "")
 

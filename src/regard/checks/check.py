@@ -98,6 +98,14 @@ def _examine(case: Case, rules: list[Rule], report: Report, where: str | None) -
         report.status, report.reason = "not-exercised", "no rule applied to it"
 
 
+def _line(case: Case, r: Rule) -> str | None:
+    """The line of the attention inside, for rules that speak of it, when there is one such line in the user's code."""
+    if r.code[3] not in "1345":
+        return None
+    places = {s.where for s in case.facts.get(("sites", id(case.call))) or [] if s.where}
+    return places.pop() if len(places) == 1 else None
+
+
 def _apply(case: Case, r: Rule, findings: list[Finding], where: str | None) -> Outcome:
     start = time.perf_counter()
     try:
@@ -107,7 +115,7 @@ def _apply(case: Case, r: Rule, findings: list[Finding], where: str | None) -> O
         return Outcome(r.code, r.name, "not-exercised", str(reason), round(time.perf_counter() - start, 4))
     except Exception as error:  # the subject did not run under this rule's inputs: said, never green
         return Outcome(r.code, r.name, "not-exercised", f"it did not run: {describe_error(error)}", round(time.perf_counter() - start, 4))
-    findings += [v.finding(r.code, r.name, where) for v in verdicts]
+    findings += [v.finding(r.code, r.name, _line(case, r) or where) for v in verdicts]
     levels = {v.level for v in verdicts}
     result = "failed" if levels & {"error", "warning"} else "question" if levels else "passed"
     return Outcome(r.code, r.name, result, seconds=round(time.perf_counter() - start, 4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -59,14 +60,30 @@ def infer_cross(subject: Subject, signature: Signature, primary: Call) -> Call |
 
 
 def _try_plan(subject: Subject, signature: Signature, plan: dict[str, str], errors: list[str], like: Call | None = None) -> Call | None:
-    start = time.monotonic()
+    start = time.process_time()
     hint = layout_hint(subject.forward, next(iter(plan)))
+    wanted: dict[str, int] = {}  # layout -> the width that an error message asked for
     for sources in _source_candidates(subject.pristine, plan, like, hint):
-        if time.monotonic() - start > SECONDS:
+        if time.process_time() - start > SECONDS:
             return None
+        first = next(iter(sources.values()))
+        if first.layout.axes in wanted and first.width != wanted[first.layout.axes]:
+            continue
         call = attempt(subject, signature, plan, sources, errors)
         if call is not None:
             return call
+        asked = width_asked(errors[-1])
+        if asked is not None and asked != first.width and asked in sizes.widths(subject.pristine):
+            wanted[first.layout.axes] = asked
+    return None
+
+
+def width_asked(error: str) -> int | None:
+    """The width that torch's message says a layer expects."""
+    for pattern in (r"and (\d+)x\d+\)", r"normalized_shape=\[(\d+)\]", r"to have (\d+) channels"):
+        found = re.search(pattern, error)
+        if found:
+            return int(found.group(1))
     return None
 
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
+
 from torch import nn
 
 from regard.checks.case import Case, Verdict
 from regard.checks.rule import rule
 from regard.checks.shape_names import layout_hint
 
-BATCH_FIRST = r"\(\s*(b|bs|bsz|batch(_size)?)\s*,\s*(l|t|n|s|seq\w*|len\w*|time|tokens|num\w*)\s*,\s*\w+\s*\)|\[\s*(b|bs|bsz|batch(_size)?)\s*,\s*(l|t|n|s|seq\w*|len\w*)\s*,\s*\w+\s*\]|batch[ _-]first"
+BATCH_FIRST = r"\(\s*(b|bs|bsz|batch(_size)?)\s*,\s*(l|t|n|s|seq\w*|len\w*|time|tokens|num\w*)\s*,\s*\w+\s*\)|\[\s*(b|bs|bsz|batch(_size)?)\s*,\s*(l|t|n|s|seq\w*|len\w*)\s*,\s*\w+\s*\]"
+
+
+def _has_switch(module: object) -> bool:
+    try:
+        return hasattr(module, "batch_first") or "batch_first" in inspect.signature(type(module)).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 @rule("ATT302", kinds=("batch-first",))
@@ -28,6 +37,7 @@ def batch_first_contradiction(case: Case) -> Verdict | None:
     case.need(source.layout.axes in ("LBD", "BLD"), "no sequence with a batch axis")
     if not case.facts.get("axis_by_behaviour"):
         return None
+    case.need(not _has_switch(case.subject.pristine), "it has a batch_first of its own, which is off")
     said = case.evidence.says(BATCH_FIRST)
     argument = next(iter(case.call.arguments))
     if said is None and layout_hint(case.subject.forward, argument) == "BLD":

@@ -72,6 +72,11 @@ def _masked(case: Case, call: Call, use, dtype: torch.dtype, name: str) -> Verdi
     rows = real_rows(call, use, keep, full)
     if bool(torch.isfinite(full[rows]).all()) and not bool(torch.isfinite(low[rows]).all()):
         return Verdict("error", f"in {name}, with {use.parameter}, the output is not finite (in float32 it is)", kind="half-overflow-mask", measured="not finite", allowed="finite", example=f"{name}, two keys hidden", cause=f"the mask constant overflows {name}, or 0 * inf", fix="masked_fill with torch.finfo(scores.dtype).min")
+    empty = keep.clone()
+    empty[0] = False
+    full_empty, low_empty = (masked(case, call, use, batch, empty, dtype=d) for d in (torch.float32, dtype))
+    if bool(torch.isfinite(full_empty).all()) and not bool(torch.isfinite(low_empty).all()):
+        return Verdict("error", f"in {name}, when {use.parameter} hides every key of an item, the output is not finite (in float32 it is)", kind="finite-min-overflow", measured="not finite", allowed="finite", example=f"{name}, item 0 fully hidden", cause=f"the mask constant plus a score leaves the range of {name}, or two constants are added", fix="masked_fill, not addition; combine masks with & before one fill")
     if case.difference(low[rows], full[rows]) > 5 * ALLOWED[dtype]:
         return Verdict("warning", f"in {name}, with {use.parameter}, the output is {case.difference(low[rows], full[rows]):.2g} (relative) away from float32", kind="half-overflow-mask", measured=case.difference(low[rows], full[rows]), allowed=ALLOWED[dtype], example=f"{name}, two keys hidden", cause="the mask constant does not survive the dtype", fix="masked_fill with torch.finfo(scores.dtype).min")
     return None

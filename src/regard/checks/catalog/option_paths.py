@@ -10,6 +10,7 @@ from regard.checks.call import Call
 from regard.checks.case import Case, Verdict
 from regard.checks.infer import main_tensor
 from regard.checks.influence import influence
+from regard.checks.masks import call_for, keep_pattern, real_rows
 from regard.checks.roles import call_role
 from regard.checks.rule import rule
 
@@ -47,7 +48,31 @@ def option_paths(case: Case) -> list[Verdict]:
                 kind="path-mismatch", measured=change, allowed=case.tolerance, example=f"the same input with {name}={value!r}", cause="the two paths do not apply the same mask, scale or dropout",
                 fix="apply the same masks on both paths, and compare them in a test",
             ))  # fmt: skip
+        out += _with_masks(case, name, value) if change <= case.big else []
     case.need(ran > 0, "no option could be switched")
+    return out
+
+
+def _with_masks(case: Case, name: str, value: Any) -> list[Verdict]:
+    """The same under each mask that works."""
+    out: list[Verdict] = []
+    for use in case.masks:
+        if not use.works or use.parameter == name:
+            continue
+        call = call_for(case, use.parameter)
+        batch = case.sample(1, call=call)
+        keep = keep_pattern(use, batch)
+        extra = {use.parameter: use.encode(keep, batch[call.query].shape[1], case.subject.dtype)}
+        try:
+            with_option, _ = _run(case, batch, {**extra, name: value}, call)
+        except Exception as error:
+            case.notes.append(f"{name}={value!r} with {use.parameter} was not exercised: {type(error).__name__}: {str(error)[:80]}")
+            continue
+        plain = case.run(batch, call=call, extra=extra)
+        rows = real_rows(call, use, keep, plain)
+        change = case.difference(with_option[rows], plain[rows])
+        if change > case.big:
+            out.append(Verdict("error", f"with {use.parameter}, {name}={value!r} changes the output by {change:.2g} (relative)", kind="path-mismatch", measured=change, allowed=case.tolerance, example=f"two keys hidden, {name}={value!r}", cause=f"{use.parameter} is not applied on that path", fix="apply the same masks on both paths, and compare them in a test"))
     return out
 
 
@@ -58,10 +83,10 @@ def _options(case: Case) -> list[tuple[str, Any]]:
     return declared + found
 
 
-def _run(case: Case, batch: dict[str, torch.Tensor], extra: dict[str, Any]) -> tuple[torch.Tensor, Call]:
+def _run(case: Case, batch: dict[str, torch.Tensor], extra: dict[str, Any], call: Call | None = None) -> tuple[torch.Tensor, Call]:
     """The main output of the other path, which may lie elsewhere in what is returned."""
-    raw = case.raw(batch, extra=extra)
-    call = case.call
+    call = call or case.call
+    raw = case.raw(batch, extra=extra, call=call)
     found = main_tensor(raw, call.sources[call.query], call.sources[call.keys])
     if found is not None:
         call = call.but(output=found[0], output_layout=found[1], follows=found[2])

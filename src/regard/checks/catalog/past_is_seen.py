@@ -1,0 +1,56 @@
+"""A causal module sees the whole of the past, or a window of it, at every length."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from regard.checks.case import Case, Verdict
+from regard.checks.influence import influence
+from regard.checks.rule import rule
+
+CHUNK_NAMES = r"(chunk|block|bucket|segment|window|local)_?(size|len(gth)?)?|c(hunk)?_?size|bs|w"
+LOCAL_WORDS = r"local|window|block[- ]?(sparse|local|wise)|chunked attention|bucket|sparse|dilated|strided|hash|lsh|segment"
+
+
+@rule("ATT202", kinds=("chunk-boundary", "chunk-tail"))
+def past_is_seen(case: Case) -> Verdict | None:
+    """Where a causal module sees all of a short past, it sees all of a longer one.
+
+    Measured at the known length and around multiples of the chunk that its attributes name.
+    What goes wrong: a chunked computation drops the carried state at a chunk boundary, or the tail that fills no chunk.
+    Why it matters: memory ends every 64 tokens; tests with 10 tokens do not see it.
+
+    Bad:
+        state = 0 at the start of every chunk
+    Good:
+        state carried from chunk to chunk
+    """
+    case.need(bool(case.facts.get("causal")), "it is not causal")
+    case.need(case.call.free_length, "one length only")
+    case.need_determinism()
+    case.need(case.evidence.says(LOCAL_WORDS) is None, "it is local by its own words")
+    size = case.evidence.number(CHUNK_NAMES)
+    lengths = [size + 1, 2 * size + 1, 3 * size - 1] if size and 1 < size <= 40 else [24, 50]
+    for n in lengths:
+        try:
+            found = influence(case, tokens=n)
+        except Exception:
+            continue
+        if not found.square:
+            continue
+        missing = _missing(found.sees)
+        if missing is not None:
+            t, first = missing
+            return Verdict("error", f"at length {n}, the output of token {t} sees the past only from token {first} on, and token {t - 1} sees it from the start", kind="chunk-boundary", measured=first, allowed=0, example=f"length {n}" + (f", chunks of {size}" if size else ""), cause="the state is not carried over the chunk boundary", fix="carry the key-value state (and the normaliser) from chunk to chunk")
+    return None
+
+
+def _missing(sees: Tensor) -> tuple[int, int] | None:
+    """The first row that loses what the row before saw from the start on, by more than one token at once."""
+    for t in range(2, sees.shape[0]):
+        before, now = sees[t - 1, :t], sees[t, : t + 1]
+        if bool(before.all()) and not bool(now[0]):
+            first = int(now.nonzero()[0]) if bool(now.any()) else t
+            if first >= 2:
+                return t, first
+    return None
