@@ -117,18 +117,20 @@ class capture:
 
         return save(self, path)
 
-    def to_html(self, path: str | Path, **options) -> Path:
-        """Write the explorer, one offline HTML file. Options as for `regard.html.build.write_page`."""
-        from regard.html.build import write_page
-        from regard.recording.page import page_data
+    def to_html(self, path: str | Path, tokens=None, **options) -> Path:
+        """Write the explorer, one offline HTML file. Tokens and options as for `recording.page.to_html`."""
+        from regard.recording.page import to_html
 
-        return write_page(page_data(self), path, **options)
+        options = {"title": f"{type(self.model).__name__}: attention", "missed": self.missed} | options
+        return to_html(self.records, self.tokens if tokens is None else tokens, path, **options)
 
     def _repr_html_(self) -> str:
         from regard.html.build import build_page, iframe
-        from regard.recording.page import page_data
+        from regard.recording.page import page_of
 
-        return iframe(build_page(page_data(self)))
+        return iframe(
+            build_page(page_of(self.records, self.tokens, title=type(self.model).__name__, missed=self.missed))
+        )
 
     def layer(self, number: int, *, sample: int = 0, run: int = 0) -> Record:
         """The record of one layer of one sample."""

@@ -25,6 +25,13 @@ class Saved:
     def __init__(self, records: list[Record], missed: list[str], tokens: Tokens | None, model: str):
         self.records, self.missed, self.tokens, self.model_name = records, missed, tokens, model
 
+    def to_html(self, path: str | Path, tokens=None, **options) -> Path:
+        """Write the explorer. Tokens and options as for `recording.page.to_html`."""
+        from regard.recording.page import to_html
+
+        options = {"title": f"{self.model_name}: attention", "missed": self.missed} | options
+        return to_html(self.records, self.tokens if tokens is None else tokens, path, **options)
+
 
 def save(cap: capture | Saved, path: str | Path) -> Path:
     """Write the records of a capture.
