@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from regard.checks.case import Case, NotExercised, Verdict
@@ -13,6 +13,8 @@ from regard.checks.load import load
 from regard.checks.prepare import NotCallable, inferred, prepare
 from regard.checks.report import Finding, Outcome, Report
 from regard.checks.rule import Rule, selected
+from regard.checks.script import write_script
+from regard.checks.shrink import shrink
 from regard.checks.subject import describe_error, untouched_globals
 from regard.core.errors import TargetError
 
@@ -27,6 +29,7 @@ def check(
     ignore: Sequence[str] | None = None,
     seed: int = 0,
     init: Mapping[str, Any] | None = None,
+    on_outcome: Callable[[Outcome, list[Finding]], None] | None = None,
 ) -> Report:
     """Examine a module, class, factory, function or "file.py:Name", in this process, on copies.
 
@@ -36,6 +39,7 @@ def check(
         select, ignore: prefixes of rule codes or names to run, or to leave out.
         seed: the same seed gives the same report.
         init: constructor arguments by name, where inference needs help.
+        on_outcome: called after each rule with what it did and found (so that a crash in a later rule loses nothing).
 
     Returns:
         A Report; `report.ok` is False when anything of level error was found or the target was not exercised.
@@ -59,7 +63,7 @@ def check(
         report.status, report.reason = "not-exercised", f"no call runs: {error}"
     else:
         with untouched_globals(seed):
-            _examine(case, rules, report, where)
+            _examine(case, rules, report, where, on_outcome)
     report.seconds = round(time.perf_counter() - start, 3)
     return report
 
@@ -83,19 +87,37 @@ def _place(obj: Any) -> str | None:
         return None
 
 
-def _examine(case: Case, rules: list[Rule], report: Report, where: str | None) -> None:
+def _examine(case: Case, rules: list[Rule], report: Report, where: str | None, on_outcome: Callable[..., None] | None) -> None:
     where = _place(case.subject.pristine) or where
     try:
         case.facts["causal"] = is_causal(case)
     except Exception as error:
         report.notes.append(f"causality not measured: {describe_error(error)}")
     for r in rules:
-        report.outcomes.append(_apply(case, r, report.findings, where))
+        known = len(report.findings)
+        report.outcomes.append(_apply(case, r, report, where))
+        if on_outcome is not None:
+            on_outcome(report.outcomes[-1], report.findings[known:])
     report.findings.sort(key=lambda f: (RANK[f.level], f.rule))
     report.notes += case.notes
     report.inferred = inferred(case)
     if not any(o.result != "not-exercised" for o in report.outcomes):
         report.status, report.reason = "not-exercised", "no rule applied to it"
+
+
+def _finding(case: Case, r: Rule, verdict: Verdict, target: str, where: str | None) -> Finding:
+    """The finding on the smallest input that still shows it, with a script where there is a short one."""
+    small, verdict = shrink(case, r, verdict) if verdict.level == "error" else (case, verdict)
+    found = verdict.finding(r.code, r.name, _line(case, r) or where)
+    try:
+        found.script = write_script(small, r.code, verdict, target)
+    except Exception as error:
+        case.notes.append(f"no script for {r.code}: {describe_error(error)}")
+    source = small.call.sources[small.call.query]
+    size = f"batch {source.batch}, length {source.tokens}"
+    if small is not case and found.example and not any(w in found.example for w in ("batch", "length", "tokens", "size")):
+        found.example = f"{found.example} ({size})"
+    return found
 
 
 def _line(case: Case, r: Rule) -> str | None:
@@ -106,7 +128,7 @@ def _line(case: Case, r: Rule) -> str | None:
     return places.pop() if len(places) == 1 else None
 
 
-def _apply(case: Case, r: Rule, findings: list[Finding], where: str | None) -> Outcome:
+def _apply(case: Case, r: Rule, report: Report, where: str | None) -> Outcome:
     start = time.perf_counter()
     try:
         got = r.function(case)
@@ -115,7 +137,7 @@ def _apply(case: Case, r: Rule, findings: list[Finding], where: str | None) -> O
         return Outcome(r.code, r.name, "not-exercised", str(reason), round(time.perf_counter() - start, 4))
     except Exception as error:  # the subject did not run under this rule's inputs: said, never green
         return Outcome(r.code, r.name, "not-exercised", f"it did not run: {describe_error(error)}", round(time.perf_counter() - start, 4))
-    findings += [v.finding(r.code, r.name, _line(case, r) or where) for v in verdicts]
+    report.findings += [_finding(case, r, v, report.target, where) for v in verdicts]
     levels = {v.level for v in verdicts}
     result = "failed" if levels & {"error", "warning"} else "question" if levels else "passed"
     return Outcome(r.code, r.name, result, seconds=round(time.perf_counter() - start, 4))
