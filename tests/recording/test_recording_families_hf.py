@@ -78,7 +78,9 @@ def test_hugging_face_models_are_captured_and_their_output_is_bit_identical(name
         with regard.capture(model, level="full") as cap:
             watched = model(**given)[0]
     assert torch.equal(plain, watched)
-    assert cap.missed == []
+    assert [
+        text for text in cap.missed if "multiplied no values" not in text
+    ] == []  # routers of experts are listed, not captured
     expected = eager_weights(name)
     assert len({r.layer for r in cap.records}) == len(expected)
     error = 0.0

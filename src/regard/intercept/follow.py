@@ -72,7 +72,8 @@ class Follower:
             return self._softmax(name, args, out)
         if not nodes:
             return self._scalar_only(name, args, out)
-        if len(nodes) == len(tensors) and all(n.role == "learned" for _, n in nodes):
+        whole = name in ("index", "index_select") and tensors[0].dim() >= 3  # matrices picked from a stack, not rows of a table
+        if (whole or len(nodes) == len(tensors)) and all(n.role == "learned" for _, n in nodes):
             return self._each(out, lambda _: Node("learned"))
         main = strongest([n for _, n in nodes])
         if main is None or main.role == "learned":

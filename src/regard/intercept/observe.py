@@ -164,6 +164,8 @@ class observe:
         contracted = node.axes[dim]
         if node.softmax is None or contracted != node.softmax.axis or node.value is None:
             return None
+        if any(step.op in ("index", "index_select", "gather") for step in node.after):
+            return None  # rows in another order: a router of experts
         node.softmax.used = True
         lead = tuple(a for i, a in enumerate(node.axes) if i != dim and ax_label(a) != "e")
         value_axes = tuple(DEPTH if ax_label(a) == "e" else a for a in node.axes)

@@ -121,10 +121,9 @@ class Layers:
         if last.kind == "cross":
             return last.keys == S and T == 1
         total = last.offset + last.queries + T
-        grew = last.keys + T == S
-        static = last.keys == S and total <= S
+        room = total <= S and last.keys <= S  # a cache that grew, or one of fixed length that has room
         rolling = total > S and last.keys >= S  # a window of the last keys
-        return T < S and (grew or static or rolling)
+        return T < S and (room or rolling)
 
     def _grow(self, track: Track, attention: Attention, sample: int, heads: list[int]) -> None:
         record, summary = track.record, track.summary

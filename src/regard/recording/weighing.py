@@ -81,7 +81,7 @@ def _pick(x: Tensor | None, sample: int, heads) -> Tensor | None:
 def _recomputed(attention: Attention, sample: int, heads: list[int]) -> Iterator[Weighed]:
     call = call_of(attention, sample, heads)
     memo: tuple[tuple[int, int], Tensor] | None = None
-    for tile in row_tiles(call):
+    for tile in row_tiles(call, tile_bytes=TILE_BYTES):
         if call.bias is None and call.mask is None:
             yield Weighed(tile, None)
             continue
