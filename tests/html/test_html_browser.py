@@ -27,6 +27,14 @@ def point_at_cell(page, query, key, view, canvas="#map-a", **more):
     page.point(canvas, LEFT + (key + 0.5 - k0) / (k1 - k0) * side, TOP + (query + 0.5 - q0) / (q1 - q0) * side, **more)
 
 
+def ready_after(page):
+    """Milliseconds from the start of loading until the first head is on the screen and answers."""
+    page.driver.refresh()
+    while page.run("return document.documentElement.dataset.ready") != "yes":
+        time.sleep(0.01)
+    return page.run("return performance.now()")
+
+
 def changed(before, after):
     return {name for name in before if before[name] != after[name]}
 
@@ -336,4 +344,88 @@ def test_a_pooled_layer_shows_bins_exact_rows_and_no_single_weight_that_was_not_
     even = np.tril(np.ones((count, count))) / np.arange(1, count + 1)[:, None]
     expected = np.log2(mass[0, 3, 1] / even[96:128, 32:64].sum(1).mean())
     assert page.readout()["shown"] == pytest.approx(expected, abs=1e-4)
+    assert page.errors() == []
+
+
+@pytest.mark.parametrize("width", [500, 800, 1280])
+def test_pointing_and_choosing_never_move_what_is_under_the_mouse(page, text_page, tmp_path, width):
+    page.driver.set_window_size(width, 900)
+    try:
+        page.open(text_page, tmp_path)
+        before = page.find("#query-strip").rect
+        page.point('#query-strip [data-position="30"]', 5, 10)
+        assert page.find("#query-strip").rect == before
+        page.click('#query-strip [data-position="30"]')
+        assert page.find("#query-strip .chosen").get_attribute("data-position") == "30"
+        assert page.run("return document.documentElement.scrollWidth <= window.innerWidth")
+    finally:
+        page.driver.set_window_size(1280, 1000)
+
+
+@pytest.mark.slow
+def test_twelve_by_twelve_heads_at_512_tokens_are_ready_within_two_seconds_and_show_weights_within_the_stated_error(
+    page, tmp_path, softmax_heads
+):
+    layers = [softmax_heads(12, 512, 512, causal=True, seed=n) for n in range(12)]
+    entries = [
+        LayerMaps(
+            n,
+            f"l{n}",
+            list(range(12)),
+            weights=w,
+            allowed=np.tril(np.ones((512, 512), bool)),
+            scores={"self": w[:, 9, 9]},
+        )
+        for n, w in enumerate(layers)
+    ]
+    page.open(PageData("twelve", [TokenSequence("text", [f"t{i}" for i in range(512)])], entries), tmp_path)
+    assert page.path.stat().st_size <= 12_000_000
+    assert min(ready_after(page) for _ in range(3)) < 2000
+    page.point("#overview", 46 + 24 * 5, 18 + 24 * 7, click=True)
+    where = page.text("#map-title")
+    layer, head = (int(part.split(" ")[1]) for part in where.split(", "))
+    weights = layers[layer][head]
+    for query, key, wheel in ((500, 3, 0), (300, 290, -100), (400, 111, -100)):
+        side = plot_side(page)
+        page.point("#map-a", LEFT + (key + 0.5) / 512 * side, TOP + (query + 0.5) / 512 * side, wheel=wheel)
+        seen = page.readout()
+        assert seen["error"] > 0
+        assert abs(seen["weight"] - weights[int(seen["query"]), int(seen["key"])]) <= seen["error"] * (1 + 1e-4)
+        page.click("#fit")
+    assert page.errors() == []
+
+
+@pytest.mark.slow
+def test_thirty_two_by_thirty_two_heads_at_8192_tokens_open_and_answer(page, tmp_path):
+    random = np.random.default_rng(0)
+    edges = np.arange(0, 8193, 128)
+    entries = []
+    for layer in range(32):
+        mass = random.gamma(0.3, 1, (32, 64, 64)).astype(np.float32) * np.tril(np.ones((64, 64), np.float32))
+        mass /= mass.sum(-1, keepdims=True)
+        received = random.gamma(0.3, 1e-4, (32, 8192)).astype(np.float32)
+        more = {"received": received, "series": {"entropy": random.random((32, 8192), dtype=np.float32)}}
+        entries.append(
+            LayerMaps(
+                layer,
+                f"l{layer}",
+                list(range(32)),
+                pooled=mass,
+                query_edges=edges,
+                key_edges=edges,
+                scores={"self": random.random(32)},
+                **more,
+            )
+        )
+    page.open(PageData("long", [TokenSequence("text", [f"t{i}" for i in range(8192)])], entries), tmp_path)
+    assert min(ready_after(page) for _ in range(3)) < 4000
+    page.keys("#overview", "\ue015", "\ue007")
+    assert page.text("#map-title") == "layer 1, head 0"
+    assert len(page.driver.find_elements("css selector", ".token")) == 800
+    page.keys("#search", "t8000")
+    assert page.text("#found") == "1 of 1, position 8000"
+    assert page.find("#query-strip .chosen").get_attribute("data-position") == "8000"
+    point_at_cell(page, 8000, 100, (0, 8192, 0, 8192))
+    seen = page.readout()
+    assert abs(seen["mass"] - entries[1].pooled[0][62, 0]) <= seen["error"] * (1 + 1e-4)
     assert page.errors() == []

@@ -39,14 +39,15 @@ LADDER = (
 def first_that_may_fit(data: PageData, budget: int) -> int:
     """The finest step of the ladder whose size, estimated from a few heads, is within `budget` bytes."""
     for step, quality in enumerate(LADDER[:-1]):
-        if sum(_estimate(entry, quality) for entry in data.layers) <= budget:
+        if 1.01 * sum(_estimate(entry, quality, place) for place, entry in enumerate(data.layers)) <= budget:
             return step
     return len(LADDER) - 1
 
 
-def _estimate(entry: LayerMaps, quality: Quality) -> int:
+def _estimate(entry: LayerMaps, quality: Quality, place: int) -> int:
+    """Bytes of a layer, from two of its heads; another two in each layer."""
     heads = len(entry.heads)
-    chosen = sorted({0, heads // 2, heads - 1})
+    chosen = sorted({(2 * place) % heads, (2 * place + heads // 2) % heads})
     total = 0.0
     if entry.weights is not None and quality.weights is not None:
         total += sum(

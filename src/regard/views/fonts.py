@@ -80,7 +80,7 @@ def width_in_em(text: str) -> float:
 
 def missing(texts: Sequence[str]) -> list[str]:
     """The characters, in order, that neither bundled font has. Empty for text that is sure to be right on any machine."""
-    covered = _coverage(_latin_file()) | _coverage(str(FONT_FILE))
+    covered = _bundled()
     return sorted({c for text in texts for c in text if ord(c) not in covered})
 
 
@@ -89,7 +89,7 @@ def _has_glyph(character: str) -> bool:
         not character.isprintable() and character != "\u200d"
     ):
         return False
-    if not missing([character]):
+    if ord(character) in _bundled():
         return True
     found = _family_with(character)
     if found and found not in _extra_families:
@@ -117,6 +117,11 @@ def _coverage(file: str) -> frozenset[int]:
     from matplotlib.ft2font import FT2Font
 
     return frozenset(FT2Font(file).get_charmap())
+
+
+@functools.lru_cache(maxsize=1)
+def _bundled() -> frozenset[int]:
+    return _coverage(_latin_file()) | _coverage(str(FONT_FILE))
 
 
 @functools.lru_cache(maxsize=1)

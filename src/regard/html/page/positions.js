@@ -4,6 +4,7 @@ let seriesName = null;
 async function drawSeries() {
   const entry = PAGE.layers[state.layer], names = Object.keys(entry.series), panel = document.getElementById("position-panel"), choice = document.getElementById("series");
   panel.hidden = names.length === 0;
+  document.getElementById("bar-panel").classList.toggle("wide", panel.hidden);
   if (!names.length) return;
   if (!names.includes(seriesName)) seriesName = names[0];
   choice.replaceChildren(...names.map((name) => element("option", { value: name, textContent: scoreName(name), selected: name === seriesName })));

@@ -48,9 +48,11 @@ const WORDS = {
 
 // Names of scores that regard itself gives; any other name is shown as it came.
 const SCORE_NAMES_ZH = {
-  entropy: "熵", "entropy normalised": "归一化熵", entropy_normalised: "归一化熵", sink: "汇聚占比", "sink share": "汇聚占比", sink_mass: "汇聚占比", self: "自身", previous: "前一词元",
-  "previous token": "前一词元", next: "后一词元", distance: "平均距离", mean_distance: "平均距离", local: "局部质量", local_mass: "局部质量", induction: "归纳", duplicate: "重复词元",
-  max: "最大权重", "output share": "输出占比", output_share: "输出占比", "rank correlation with masking": "与遮蔽效果的秩相关", k90: "九成质量的键数", nucleus: "九成质量的键数",
+  entropy: "熵", "entropy share": "熵占比", span: "有效跨度", max: "最大权重", sink: "首个键占比", "sink share": "首个键占比", "sink column": "最大汇聚列占比",
+  self: "自身", previous: "前一词元", "previous token": "前一词元", next: "后一词元", distance: "平均距离", local: "局部质量", first: "开头质量", last: "结尾质量",
+  duplicate: "重复词元", induction: "归纳", "nucleus rows": "九成质量的键数", vertical: "竖条占比", slash: "斜条占比", "row sum": "行和", hidden: "被遮蔽键的质量",
+  output: "输出占比", "output share": "输出占比", agreement: "与遮蔽效果的秩相关", "rank correlation with masking": "与遮蔽效果的秩相关",
+  kernel: "内核", source: "来源", where: "位置", dtype: "数据类型", mask: "掩码", level: "级别", steps: "步数",
 };
 
 let language = "en";
@@ -61,7 +63,8 @@ function word(name, values = {}) {
 }
 
 function scoreName(name) {
-  return (language === "zh" && SCORE_NAMES_ZH[name]) || name.replaceAll("_", " ");
+  const plain = name.replaceAll("_", " ");
+  return (language === "zh" && SCORE_NAMES_ZH[plain]) || plain;
 }
 
 function setLanguage(chosen) {
