@@ -231,6 +231,15 @@ def test_padding_goes_on_by_order_of_arrival_when_only_the_prompt_had_positions(
     torch.testing.assert_close(decoded, torch.cat(alone), atol=EXACT, rtol=0)
 
 
+def test_padding_stays_hidden_when_positions_are_given_only_after_the_prompt():
+    layer = layer_with(causal(), Rotary(6, pairing="half"))
+    x, keep = draws(2, 6, E, seed=17), torch.tensor([[False, False, True, True, True, True], [True] * 6])
+    cache = layer.new_cache(2, 6)
+    layer(x[:, :5], mask=padding(keep[:, :5]), cache=cache)
+    decoded = layer(x[:, 5:], mask=padding(keep), positions=torch.tensor([[5]]), cache=cache)
+    torch.testing.assert_close(decoded, layer(x, mask=padding(keep))[:, 5:], atol=EXACT, rtol=0)
+
+
 def test_one_token_at_a_time_needs_no_mask():
     layer, x = layer_with(), draws(1, 4, E, seed=11)
     cache = layer.new_cache(1, 4)

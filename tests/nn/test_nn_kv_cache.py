@@ -230,7 +230,7 @@ def test_positions_that_do_not_increase_are_refused():
 
 
 def test_positions_below_minus_one_are_padding_too():
-    cache = cache_of(batch=2)
+    cache = cache_of(batch=2, length=2)
     cache.append(*tokens(2, 0, 1), torch.tensor([[-7, -3], [-2, 0]]))
     assert cache.lengths.tolist() == [0, 1]
 
