@@ -362,6 +362,32 @@ def test_insert_is_a_public_name():
     assert regard.insert is insert
 
 
+def test_a_norm_of_joined_maps_is_not_taken_for_the_norm_of_the_last_convolution():
+    class Dense(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem, self.grow, self.norm = nn.Conv2d(3, 8, 1), nn.Conv2d(8, 4, 1), nn.BatchNorm2d(12)
+
+        def forward(self, x):
+            x = self.stem(x)
+            return self.norm(torch.cat([x, self.grow(x)], 1))
+
+    assert [place.name for place in insert(Dense(), CBAM, "convolution").places] == ["grow"]
+
+
+def test_a_norm_that_holds_its_activation_is_one_layer():
+    class NormAct(nn.BatchNorm2d):
+        def __init__(self, channels):
+            super().__init__(channels)
+            self.act = nn.ReLU()
+
+        def forward(self, x):
+            return self.act(super().forward(x))
+
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.Conv2d(8, 8, 1), NormAct(8))
+    assert [place.name for place in insert(model, CBAM, "convolution").places] == ["2"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["resnet10t", "resnet26", "seresnet33ts", "regnetx_002", "efficientnet_b0", "densenet121"]
@@ -377,4 +403,3 @@ def test_timm_networks_get_gates_and_keep_their_output(name):
         report = insert(model, identity_cbam, where, example=x)
         assert len(report.places) >= 3
         assert torch.equal(model(x), before)
-    print(report)

@@ -20,6 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from regard.core.errors import TargetError
 
 CONVOLUTIONS = (nn.Conv2d, nn.ConvTranspose2d)
+NORMS = (nn.BatchNorm2d, nn.SyncBatchNorm, nn.InstanceNorm2d, nn.GroupNorm, nn.LayerNorm)  # a layer, whatever it holds
 USUAL_SIDES = (224, 32, 28, 64, 96, 128, 256, 299, 384, 512)  # tried in turn when no example is given
 _ADDITIONS = ("add", "add_", "__add__", "__radd__", "__iadd__")
 
@@ -160,7 +161,8 @@ class _Watcher(TorchFunctionMode):
         if not isinstance(output, Tensor) or output.ndim != 4:
             return
         self.watched.shapes[name] = tuple(output.shape)
-        if isinstance(module, nn.Identity) or any(True for _ in module.children()):
+        inner = any(True for _ in module.children()) and not isinstance(module, NORMS)
+        if isinstance(module, nn.Identity) or inner:
             return
         origin = self._origin(output)
         before = () if isinstance(module, CONVOLUTIONS) else origin.layers
@@ -171,9 +173,9 @@ class _Watcher(TorchFunctionMode):
             self._extend(origin.layers, name)
 
     def _extend(self, layers: tuple[str, ...], name: str) -> None:
-        """Put a layer into the group of the convolution that it directly follows."""
+        """Put a layer into the group of the convolution that it directly follows, with the same map."""
         for group in self.watched.groups:
-            if group == list(layers):
+            if group == list(layers) and self.watched.shapes[group[-1]] == self.watched.shapes[name]:
                 group.append(name)
 
     def _addition(self, given: list[Tensor], before: list[Origin]) -> None:
