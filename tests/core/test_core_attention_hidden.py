@@ -181,20 +181,3 @@ def test_dropout_keeps_the_expected_output():
     many = torch.stack([regard.attention(query, key, value, dropout=0.2) for _ in range(2000)])
     error = (many.mean(0) - regard.attention(query, key, value)).abs().max()
     assert error < 0.05  # six standard errors of 2,000 draws of weights up to 0.9, values up to 2.5
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_the_softmax_of_16_bit_inputs_is_summed_in_32_bits(dtype):
-    ones = torch.zeros(1, 1, 1, 4, dtype=dtype)
-    value = torch.ones(
-        1, 1, 5000, 1, dtype=dtype
-    )  # 5,000 equal weights: a 16-bit sum of them would stop at 256 or 2,048
-    for backend in BACKENDS:
-        output = regard.attention(ones, torch.zeros(1, 1, 5000, 4, dtype=dtype), value, backend=backend)
-        assert abs(float(output) - 1.0) < 0.01
-
-
-def test_large_scores_in_float16_do_not_overflow():
-    big = torch.full((1, 1, 2, 64), 40.0, dtype=torch.float16)  # q . k = 102,400, beyond float16; scaled it is 12,800
-    for backend in BACKENDS:
-        assert regard.attention(big, big, big, mask=causal(), backend=backend).isfinite().all()

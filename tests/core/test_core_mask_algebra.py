@@ -84,6 +84,8 @@ def test_a_large_mask_is_drawn_by_blocks_that_say_when_they_are_mixed():
 def test_the_form_of_a_mask_is_known_without_reading_it():
     form = structure.of(causal() & sliding_window(left=4, right=2) & padding(keep))
     assert (form.left, form.right, form.offset, len(form.padding), form.rest) == (4, 0, 0, 1, ())
+    several = structure.of(sliding_window(4, 2) & causal() & sliding_window(left=6) & sliding_window(right=1))
+    assert (several.left, several.right) == (4, 0)
     assert structure.of(causal()).causal
     assert structure.of(causal() & sliding_window()).causal
     assert not structure.of(causal(offset=1)).causal

@@ -30,7 +30,7 @@ def guarded(run: Callable[[Call], Tensor], call: Call) -> Tensor:
     poison = _seen(call, _mark(call.key) + _mark(call.value))  # (B, Hkv or H, T or 1)
     if poison.shape[1] != output.shape[1]:
         poison = poison.repeat_interleave(call.group, dim=1)
-    return output + poison[..., None]
+    return output + poison[..., None].to(output.dtype)
 
 
 def _mark(x: Tensor) -> Tensor:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from regard.core.mask.band import Band
 from regard.core.mask.expression import And, Bound, Mask
@@ -68,9 +68,9 @@ class Structure:
         if self.bound or not isinstance(self.offset, int):
             return self
         left, right = self.left, self.right
-        if left is not None and statically_known_true(left >= self.offset + T - 1):
+        if left is not None and _known(left >= self.offset + T - 1):
             left = None
-        if right is not None and statically_known_true(self.offset + right >= S - 1):
+        if right is not None and _known(self.offset + right >= S - 1):
             right = None
         return replace(self, left=left, right=right)
 
@@ -105,6 +105,15 @@ def of(mask: Mask | None) -> Structure:
             rest.append(factor)
     offset = 0 if mask.offset is None else mask.offset
     return Structure(left, right, offset, tuple(padding), tuple(documents), tuple(rest))
+
+
+def _known(condition: bool) -> bool:
+    """Whether it holds for certain; while tracing, without making the graph depend on it."""
+    if isinstance(condition, bool) and not torch.compiler.is_compiling():
+        return condition
+    from torch.fx.experimental.symbolic_shapes import statically_known_true  # takes 0.3 s to load
+
+    return statically_known_true(condition)
 
 
 def _nearer(one: int | None, other: int | None) -> int | None:
