@@ -219,6 +219,42 @@ def test_search_steps_through_every_occurrence_by_position(page, text_page, tmp_
     assert page.text("#found") == "not found"
 
 
+def test_search_finds_a_word_that_was_split_and_counts_a_split_character_once(page, tmp_path, softmax_heads):
+    labels = [
+        "[CLS]",
+        "看",
+        "注",
+        "意",
+        "力",
+        "cat",
+        "her",
+        "ine",
+        "注₁",
+        "注₂",
+        "注₃",
+        "意",
+        "力",
+        "H₂",
+        "▁play",
+        "##ing",
+    ]
+    weights = softmax_heads(1, 16, 16, causal=False)
+    page.open(PageData("words", [TokenSequence("text", labels)], [LayerMaps(0, "l", [0], weights=weights)]), tmp_path)
+    expected = {
+        "注意力": "1 of 2, position 2", "注": "1 of 2, position 2", "the": "not found", "catherine": "1 of 1, position 5",
+        "H₂": "1 of 1, position 13", "playing": "1 of 1, position 14", "cat her": "1 of 1, position 5",
+    }  # fmt: skip
+    for text, found in expected.items():
+        page.run("document.getElementById('search').value = ''")
+        page.keys("#search", text)
+        assert page.text("#found") == found, text
+    page.run("document.getElementById('search').value = ''")
+    page.keys("#search", "注意力")
+    page.click("#next")
+    assert page.text("#found") == "2 of 2, position 8"
+    assert len(page.driver.find_elements("css selector", "#query-strip .match")) == 3 + 5
+
+
 def test_two_heads_stand_side_by_side_and_their_difference_is_exact(page, text_page, tmp_path):
     page.open(text_page, tmp_path)
     page.point("#overview", 46 + 26 * 3 + 10, 18 + 26 * 2 + 10, click=True, shift=True)

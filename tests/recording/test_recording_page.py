@@ -104,3 +104,8 @@ def test_the_page_of_records_is_written(tmp_path):
     text = path.read_text(encoding="utf-8")
     assert '"rank":[0.1,0.2]' in text
     assert '"keys":0' in text
+
+
+def test_a_page_that_is_passed_on_names_no_folder_of_the_machine_that_made_it():
+    kept = record(where="/home/somebody/venv/lib/transformers/integrations/sdpa_attention.py:182")
+    assert page_of([kept]).layers[0].facts["where"] == "transformers/integrations/sdpa_attention.py:182"

@@ -154,7 +154,8 @@ def _maps(record: Record, queries: int, keys: int, extra: Mapping[str, Sequence[
         allowed = np.arange(record.keys)[None] <= np.arange(record.queries)[:, None] + record.offset
     even = even_spread(record) if record.pooled is not None else None
     facts = {
-        "kernel": record.kernel, "source": record.source, "dtype": record.dtype, "where": record.where,
+        "kernel": record.kernel, "source": record.source, "dtype": record.dtype,
+        "where": "/".join(record.where.replace("\\", "/").split("/")[-3:]),  # a page is passed on: no home folder
         "mask": record.mask_digest or "none",
     }  # fmt: skip
     return LayerMaps(

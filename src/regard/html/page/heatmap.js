@@ -19,7 +19,7 @@ function drawMaps() {
   }
   drawMap(canvases.a, a, view, shown, shownScale, cursor?.which === "a" ? cursor : null);
   if (b) drawMap(canvases.b, b, viewB, second, scale, cursor?.which === "b" ? cursor : null);
-  const name = difference ? "A − B" : state.lift ? word("lift") : word("weight");
+  const name = difference ? "A − B" : state.lift ? word("lift") : word(a.exact ? "weight" : state.pool === "max" && a.peak ? "binPeak" : "binMass");
   drawColourBar(document.getElementById("colour-bar"), shownScale, name + (step > 1 && a.exact ? ` (${word("drawn", { how: word(`${state.pool}Of`), p: step })})` : ""));
   drawn = { map: a, view, values: shown, scale: shownScale, step, name };
   captions(difference);
