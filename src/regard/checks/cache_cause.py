@@ -99,6 +99,8 @@ def _step(full: Site, steps: list[Site], keys: list[int]) -> tuple[str | None, s
         if shift is not None and float(shift.nan_to_num(0).abs().max()) > 1e-6:
             allowed = full.visible().reshape(-1, *full.visible().shape[-2:])[0][t]
             seen = last.visible().reshape(-1, last.visible().shape[-1])[0]
+            if int(seen.sum()) == 1 and bool(seen[0]) and seen.numel() > 1 and int(allowed.sum()) > 1:
+                return "causal-alignment", "the step's query sees the oldest key only: the causal mask is aligned at the top left"
             if seen.shape == allowed.shape and not torch.equal(seen, allowed):
                 return "cache-mask", f"the step sees keys {seen.nonzero().flatten().tolist()}, the full call {allowed.nonzero().flatten().tolist()}"
             return "cache-position-bias", "queries and keys agree; what is added to the scores does not"

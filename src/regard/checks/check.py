@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
+
 from regard.checks.case import Case, NotExercised, Verdict
 from regard.checks.design import Design
 from regard.checks.influence import is_causal
@@ -93,6 +95,7 @@ def _examine(case: Case, rules: list[Rule], report: Report, where: str | None, o
         case.facts["causal"] = is_causal(case)
     except Exception as error:
         report.notes.append(f"causality not measured: {describe_error(error)}")
+    case.facts["finite"] = bool(torch.isfinite(case.base[1]).all())
     for r in rules:
         known = len(report.findings)
         report.outcomes.append(_apply(case, r, report, where))
@@ -131,6 +134,8 @@ def _line(case: Case, r: Rule) -> str | None:
 def _apply(case: Case, r: Rule, report: Report, where: str | None) -> Outcome:
     start = time.perf_counter()
     try:
+        if not case.facts.get("finite", True) and r.code[:4] not in ("ATT5", "ATT6"):
+            raise NotExercised("a plain call gives NaN or inf (see finite_output)")
         got = r.function(case)
         verdicts = [v for v in (got if isinstance(got, list) else [got]) if isinstance(v, Verdict)]
     except NotExercised as reason:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import torch
 from torch import Tensor, nn
 
 from regard.checks.case import Case
 from regard.checks.influence import replace_token
+from regard.checks.sites import watch
 
 
 def flat_influence(case: Case) -> Tensor:
@@ -25,12 +28,21 @@ def flat_influence(case: Case) -> Tensor:
     return torch.stack(columns, 1)
 
 
+def _softmax_over_batch(case: Case) -> bool:
+    """A softmax along an axis that is as long as the batch, or as the batch times the queries, and leads."""
+    batch, tokens = case.call.sources[case.call.query].batch, case.call.sources[case.call.query].tokens
+    run = watch(case, case.sample())
+    for site in run.sites:
+        made = site.weights_made
+        if made is not None and site.softmax_axis is not None and site.softmax_axis != -1 and made.ndim + site.softmax_axis == 0 and made.shape[0] in (batch, batch * tokens):
+            return True
+    return any(re.search(rf"softmax over axis (0|-\d+) of \({batch}, ", note) and " axis 0 " in note for note in run.seen.unknown)
+
+
 def cause_of_cross_talk(case: Case) -> tuple[str, str, str]:
     """(kind, likely cause, fix)."""
-    sites = case.facts.get("sites") or []
-    for site in sites:
-        if getattr(site, "sums_to_one_over_batch", False):
-            return "softmax-axis-batch", "the weights sum to 1 along the batch axis", "softmax over the key axis: dim=-1"
+    if _softmax_over_batch(case):
+        return "softmax-axis-batch", "the weights sum to 1 along the batch axis", "softmax over the key axis: dim=-1"
     if case.call.follows and not case.call.is_cross:
         batch, base = case.base
         rows = base.shape[0] * base.shape[1]

@@ -9,11 +9,13 @@ from typing import Any
 
 from torch import nn
 
-KEEP = r"keep|kept|real|attend(ed|s)?( to)?|valid|visible|allowed?|participat\w*|seen?|take part|not (masked|pad\w*|ignored)|unmasked|use[ds]?|present|token|active|exist"
+KEEP = r"keep|kept|real|attend(ed|s)?( to)?|valid|visible|allowed?|participat\w*|seen?|take part|not (masked|pad\w*|ignored)|unmasked|use[ds]?|present|(real |actual |true )?tokens?|active|exists?|words?|frames?|contributes?|counts?"
 DROP = r"ignor\w*|pad(ding|ded|s)?|mask(ed)?( out)?|hid(e|den|es)|drop(ped)?|not (attend\w*|allowed|visible|valid)|block(ed)?|exclud\w*|disallow\w*|invalid|skip(ped)?"
-TRUE = r"(true|1|ones?|non-?zero)s?"
-FALSE = r"(false|0|zeros?)"
+TRUE = r"(true|1(\.0)?|ones?|non-?zero)s?"
+FALSE = r"(false|0(\.0)?|zeros?)"
 LINK = r"\s*(=+>?|:|->|→|means?|for|indicates?|marks?|at|where|are|is|on|if)\s*(a |the |to be |positions? (that |to )?(are |is |be )?|(keys?|tokens?|elements?|entries|values?) (that )?(are |is |to be |to )?)*"
+
+DTYPE_WORDS = (("add", "additive"), ("-inf", "additive"), ("minus", "additive"), ("bias", "additive"), ("bool", "bool"), ("int", "int"), ("long", "int"), ("uint8", "int"), ("float", "float"))
 
 FIXED = {  # names whose meaning torch or Hugging Face fixes
     "key_padding_mask": ("drop", "torch: True in key_padding_mask means ignore"),
@@ -40,6 +42,19 @@ class Evidence:
         if said[0] is not None:
             return said
         return FIXED.get(parameter, (None, ""))
+
+    def says_polarity(self, parameter: str) -> bool:
+        """Does the text itself (no name of fixed meaning) say what True means, in the words about this parameter?"""
+        return _said_polarity(self.doc, parameter, near=True)[0] is not None
+
+    def dtype(self, parameter: str) -> str | None:
+        """ "bool", "int", "float" or "additive" where the text says so of a mask parameter."""
+        for chunk in _chunks(self.doc, parameter)[:3]:
+            found = re.search(r"\b(additive|added to|-inf|minus infinity|bias|bool\w*|int(32|64|8|eger)?s?|long|uint8|float\w*)\b", chunk, re.IGNORECASE)
+            if found:
+                word = found.group(1).lower()
+                return next(d for w, d in DTYPE_WORDS if word.startswith(w))
+        return None
 
     def says(self, pattern: str, *, where: str = "name doc") -> str | None:
         """The first match of a pattern in the name, the docstrings or the source."""
@@ -81,9 +96,10 @@ def _source(cls: Any) -> str:
         return ""
 
 
-def _said_polarity(doc: str, parameter: str) -> tuple[str | None, str]:
+def _said_polarity(doc: str, parameter: str, near: bool = False) -> tuple[str | None, str]:
     """Look in the sentence that names the parameter, then in all of the text if it has one parameter's worth of masks."""
-    for chunk in _chunks(doc, parameter):
+    chunks = _chunks(doc, parameter)
+    for chunk in chunks[: len(chunks) // 3 * 3] if near else chunks:
         for truth, words, meaning in ((TRUE, KEEP, "keep"), (TRUE, DROP, "drop"), (FALSE, DROP, "keep"), (FALSE, KEEP, "drop")):
             found = re.search(rf"\b{truth}{LINK}(?P<w>{words})", chunk, re.IGNORECASE)
             if found and not (meaning == "keep" and truth == TRUE and re.search(rf"\b{TRUE}{LINK}({DROP})\b", found.group(0), re.IGNORECASE)):

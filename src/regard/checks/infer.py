@@ -67,13 +67,13 @@ def _try_plan(subject: Subject, signature: Signature, plan: dict[str, str], erro
         if time.process_time() - start > SECONDS:
             return None
         first = next(iter(sources.values()))
-        if first.layout.axes in wanted and first.width != wanted[first.layout.axes]:
+        if first.layout.axes in wanted and wanted[first.layout.axes] not in [s.width for s in sources.values()]:
             continue
         call = attempt(subject, signature, plan, sources, errors)
         if call is not None:
             return call
         asked = width_asked(errors[-1])
-        if asked is not None and asked != first.width and asked in sizes.widths(subject.pristine):
+        if asked is not None and asked not in [s.width for s in sources.values()] and asked in sizes.widths(subject.pristine):
             wanted[first.layout.axes] = asked
     return None
 
@@ -139,7 +139,7 @@ def _with_context(module: Any, names: list[str], layout: Layout, batch: int, gri
         return
     for other in _other_lengths(source):
         yield {names[0]: source, names[1]: Source(layout, batch, other, width, heads, source.vocabulary)}
-    for w in sizes.widths(module)[:4]:
+    for w in sizes.widths(module)[:6]:
         if w != width and isinstance(module, nn.Module):
             yield {names[0]: source, names[1]: Source(layout, batch, _other_lengths(source)[0], w, heads)}
 

@@ -37,7 +37,8 @@ class Trial:
 def infer_masks(case: Case) -> list[MaskUse]:
     """How each mask argument is filled. Arguments for which nothing runs are left out, with a note."""
     found = []
-    names = [*case.signature.masks, *(n for n in case.signature.positions if "bias" in n and "mask" not in n), *case.signature.lengths]
+    quoted = [n for n in case.signature.unknown if case.evidence.says_polarity(n)]  # no mask by name, one by its description
+    names = [*case.signature.masks, *quoted, *(n for n in case.signature.positions if "bias" in n and "mask" not in n), *case.signature.lengths]
     if case.design.mask_argument and case.design.mask_argument not in names:
         names.append(case.design.mask_argument)
     for name in names:
@@ -49,7 +50,9 @@ def infer_masks(case: Case) -> list[MaskUse]:
 
 
 def call_for(case: Case, name: str) -> Call:
-    """Masks of a context need the call that has one."""
+    """Masks of a context need the call that has one; masks that need equal lengths get them."""
+    if name in case.facts.get("needs_equal", ()):
+        return case.facts["equal_lengths"]
     if case.cross is not None and any(w in name for w in ("context", "memory", "encoder", "cross", "kv", "src_mask", "v_mask", "k_mask")):
         return case.cross
     return case.call
@@ -69,10 +72,24 @@ def infer_mask(case: Case, name: str, call: Call) -> MaskUse | None:
             trials.append(trial)
             if trial.works and _agrees(trial, trials, polarity):
                 return _chosen(trial, polarity, said)
+    if not trials and call.is_cross and call.sources[call.keys].tokens != call.sources[call.query].tokens:
+        found = infer_mask(case, name, _equal_lengths(case, call))
+        if found is not None:
+            case.facts.setdefault("needs_equal", []).append(name)
+        return found
     if not trials:
         case.notes.append(f"{name}: no mask that we tried was accepted ({errors[0] if errors else 'nothing tried'})")
         return None
     return _chosen(_best(trials, polarity, name), polarity, said)
+
+
+def _equal_lengths(case: Case, call: Call) -> Call:
+    """The call with as many keys as queries, for masks that only run so."""
+    query = call.sources[call.query]
+    sources = {n: replace(s, grid=query.grid) for n, s in call.sources.items()}
+    equal = call.but(sources=sources)
+    case.facts["equal_lengths"] = equal
+    return equal
 
 
 def _streams(case: Case, call: Call, name: str) -> list[str]:
@@ -91,17 +108,20 @@ def _options(case: Case, name: str, source: str) -> list[MaskUse]:
     if name in case.signature.lengths:
         return [MaskUse(name, source, "lengths", "int", "keep")]
     options = list(encodings(name, source, heads))
+    said, dtype = case.evidence.polarity(name)[0] if case.evidence.says_polarity(name) else None, case.evidence.dtype(name)
+    if said is not None and dtype != "additive":
+        options = [o for o in options if o.dtype != "additive"]  # a 0/1 vocabulary is no additive mask
+    if dtype in ("bool", "int"):
+        options = [o for o in options if o.dtype == dtype] + [o for o in options if o.dtype != dtype and said is None]
     if isinstance(case.design.mask, dict) and name == case.design.mask_argument:
         dtype = {"bool": "bool", "long": "int", "int": "int", "uint8": "int", "float": "float", "additive": "additive"}.get(str(case.design.mask.get("dtype", "bool")), "bool")
         options = [o for o in options if o.dtype == dtype] or options
     polarity = case.evidence.polarity(name)[0]
-    return sorted(options, key=lambda o: _dtype_rank(case, name, o, polarity))
+    return sorted(options, key=lambda o: _rank(o, dtype, polarity))
 
 
-def _dtype_rank(case: Case, name: str, use: MaskUse, polarity: str | None) -> tuple[int, int]:
-    """Usual shapes first; within a shape the dtype that the words name."""
-    said = case.evidence.says(rf"{name}\W+(\w+\W+){{0,3}}?(bool|float|int|long|additive)")
-    dtype = next((d for w, d in (("bool", "bool"), ("float", "float"), ("int", "int"), ("long", "int"), ("additive", "additive")) if said and said.lower().endswith(w)), None)
+def _rank(use: MaskUse, dtype: str | None, polarity: str | None) -> tuple[int, int]:
+    """Usual shapes first; within a shape the dtype and polarity that the words name."""
     return (SHAPES.index(use.shape), (0 if use.dtype == dtype else 1) * 2 + (0 if polarity in (None, use.polarity) else 1))
 
 

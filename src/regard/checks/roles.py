@@ -34,7 +34,7 @@ CONSTRUCTOR = {  # role -> pattern on the whole name; first match wins
 CALL = {
     "cache_option": r"(use|return|update|return_new|write|store)_?(kv_?)?cache|use_past|return_past|decode|incremental|is_decoding",
     "cache_position": r"(cache_?pos(ition)?s?|input_?pos|start_?(pos|index)?|offset|pos_?offset|position_?offset|seq_?offset|past_?len(gth)?|cur(rent)?_?pos|step|t0|pos)",
-    "cache": r"(layer_)?past.*|.*cache.*|incremental_state|(kv_?|prev_?|recurrent_?|inference_?)?(state|params)|prev_?(kv|keys?|values?)|kv_prev|memo|mems",
+    "cache": r"(layer_)?past.*|.*cache.*|incremental_state|(kv_?|prev_?|recurrent_?|inference_?)(state|params)|prev_?(kv|keys?|values?)|kv_prev|memo|mems",
     "lengths": r"(.*_)?(len|lens|lengths?|valid_?lens?|seq_?lens?|n_valid|num_valid|sizes)",
     "mask": r".*(mask|pad|padding|valid|keep|visible).*",
     "bias": r".*(bias|rel_?pos|relative|pos_?emb|position_embeddings?|freqs?(_cis)?|rotary.*|rope|sin|cos|alibi).*",

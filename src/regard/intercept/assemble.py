@@ -92,6 +92,7 @@ def _operands(site: Site, product: Product, lead: tuple[Axis, ...], query: Axis,
         return
     one = side.pop()
     other = "r" if one == "l" else "l"
+    site.swapped = other == "r"
     batch = (Atom("b", product.left.shape[0]),) if product.left.dim() == 3 else None
     for name, label, rows in (("query", other, query), ("key", one, key)):
         tensor, factors, learned = sides[label]

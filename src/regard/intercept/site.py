@@ -69,6 +69,7 @@ class Site:
     before: list[Step] = field(default_factory=list)  # product -> softmax
     after: list[Step] = field(default_factory=list)  # softmax -> values
     dropout: float = 0.0  # on the weights
+    swapped: bool = False  # the rows came from the right operand of the product: k q^T, or weights that were transposed
     learned_keys: bool = False  # keys are parameters, not computed from the input
     learned_values: bool = False
     learned_queries: bool = False

@@ -10,7 +10,7 @@ from regard.checks.case import Case, Verdict
 from regard.checks.rule import rule
 from regard.checks.shape_names import layout_hint
 
-BATCH_FIRST = r"\(\s*(b|bs|bsz|batch(_size)?)\s*,\s*(l|t|n|s|seq\w*|len\w*|time|tokens|num\w*)\s*,\s*\w+\s*\)|\[\s*(b|bs|bsz|batch(_size)?)\s*,\s*(l|t|n|s|seq\w*|len\w*)\s*,\s*\w+\s*\]"
+BATCH_FIRST = r"[\[(]\s*(b|bs|bsz|batch(_?size)?)\s*,\s*\w+( \w+)?\s*,\s*\w+( \w+)?\s*[\])]|\bb \w+ \(?(h|c|d)\b"
 
 
 def _has_switch(module: object) -> bool:
@@ -38,7 +38,7 @@ def batch_first_contradiction(case: Case) -> Verdict | None:
     if not case.facts.get("axis_by_behaviour"):
         return None
     case.need(not _has_switch(case.subject.pristine), "it has a batch_first of its own, which is off")
-    said = case.evidence.says(BATCH_FIRST)
+    said = case.evidence.says(BATCH_FIRST) or case.evidence.says(r"rearrange\([^)]*[\"']b \w+ \(?\w", where="source")
     argument = next(iter(case.call.arguments))
     if said is None and layout_hint(case.subject.forward, argument) == "BLD":
         said = f"the names given to {argument}.shape"

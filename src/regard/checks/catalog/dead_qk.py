@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 
+import torch
+from torch import Tensor
+
 from regard.checks.case import Case, Verdict
 from regard.checks.catalog.gradients import gradients
 from regard.checks.rule import rule
 from regard.checks.sites import watch
+from regard.intercept import Site
 
 
 @rule("ATT702", kinds=("dead-qk",))
@@ -32,6 +36,21 @@ def dead_queries_and_keys(case: Case) -> Verdict | None:
     return None
 
 
+def _twin_sites(sites: list[Site]) -> tuple[Site, int] | None:
+    """A site that was computed several times from equal q, k and v, and how often."""
+    for site in sites:
+        if site.query is None or site.key is None or site.value is None:
+            continue
+        same = [s for s in sites if s.where == site.where and all(_equal(getattr(s, n), getattr(site, n)) for n in ("query", "key", "value"))]
+        if len(same) > 1 and float((site.query - site.query[..., :1, :]).abs().max()) > 0:
+            return site, len(same)
+    return None
+
+
+def _equal(a: Tensor | None, b: Tensor | None) -> bool:
+    return a is not None and b is not None and a.shape == b.shape and torch.equal(a, b)
+
+
 @rule("ATT703", kinds=("heads-collapsed",))
 def heads_differ(case: Case) -> Verdict | None:
     """As initialised, heads have different weights.
@@ -47,6 +66,9 @@ def heads_differ(case: Case) -> Verdict | None:
     case.need(case.subject.is_module, "a function has no parameters")
     sites = watch(case, case.sample(), pristine=True).sites
     ready = [s for s in sites if s.weights() is not None and s.weights().ndim == 4 and s.weights().shape[1] > 1]
+    twin = _twin_sites(sites)
+    if twin is not None:
+        return Verdict("error", f"{twin[1]} heads are one and the same: equal queries, keys and values in one call", kind="heads-collapsed", measured=twin[1], allowed=1, where=twin[0].where or None, cause="the heads are one module repeated in a list", fix="make every head anew: ModuleList(Head() for _ in range(h))", example="as constructed")
     case.need(bool(ready), "no attention with a head axis was seen inside")
     for site in ready:
         weights = site.weights().double()

@@ -9,6 +9,7 @@ from regard.checks.case import Case, Verdict
 from regard.checks.causality import causal_intent
 from regard.checks.influence import influence
 from regard.checks.rule import rule
+from regard.checks.sites import attention_sites, causal_matrix
 
 
 @rule("ATT201", kinds=("causal-off-by-one", "causal-flipped", "causal-missing", "future-leak-nonattention", "double-softmax"))
@@ -45,7 +46,7 @@ def _judge(case: Case, sees: Tensor, change: Tensor) -> Verdict | None:
         "example": f"length {n}: replacing token {s} changes output {t} by {worst:.2g}",
     }  # fmt: skip
     lower = sees.tril()
-    if bool(first_off.all()) and not bool(sees.triu(2).any()) and bool(lower.tril(-2).any()):
+    if bool(first_off.all()) and not _weights_causal(case) and not bool(sees.triu(2).any()) and bool(lower.tril(-2).any()):
         return Verdict(
             "error", "each output sees exactly one token of the future: the causal mask is off by one", kind="causal-off-by-one",
             cause="the hidden triangle begins at diagonal 2 instead of 1 (or the kept one ends at 1 instead of 0)", fix="triu(diagonal=1) hides the future; tril(diagonal=0) keeps past and self", **common,
@@ -63,6 +64,10 @@ def _judge(case: Case, sees: Tensor, change: Tensor) -> Verdict | None:
         f"it is meant to be causal ({said}), but output {t} depends on the later token {s}",
         kind=kind if kind != "question" else "causal-missing", cause=CAUSES.get(kind), fix=FIXES.get(kind), **common,
     )  # fmt: skip
+
+
+def _weights_causal(case: Case) -> bool:
+    return any(causal_matrix(s.weights()) for s in attention_sites(case))
 
 
 CAUSES = {

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import torch
+
 from regard.checks.case import Case, Verdict
 from regard.checks.rule import rule
 from regard.checks.sites import need_site
+from regard.intercept import Site
 from regard.intercept.readings import key_head_of_query_head
 
 INTERLEAVED = r"repeat_interleave|enable_gqa|repeat_kv"
+
+
+def _value_heads(site: Site) -> list[int] | None:
+    """For each query head, the first head with the same values."""
+    v = site.value
+    if v is None or v.dim() != 4 or site.query is None or v.shape[1] != site.query.shape[1]:
+        return None
+    return [next(g for g in range(h + 1) if torch.equal(v[:, g], v[:, h])) for h in range(v.shape[1])]
+
+
+def _pairs(order: list[int]) -> list[int]:
+    rank = {g: i for i, g in enumerate(dict.fromkeys(order))}
+    return [rank[g] for g in order]
 
 
 @rule("ATT309", kinds=("gqa-order", "gqa-repeat-axis"))
@@ -30,6 +46,9 @@ def gqa_order(case: Case) -> Verdict | None:
         order = key_head_of_query_head(site)
         if order is None:
             continue
+        values = _value_heads(site)
+        if values is not None and 1 < len(set(order)) < len(order) and _pairs(values) != _pairs(order):
+            return Verdict("error", f"query heads read key heads {order} and value heads {values}: keys and values are grouped differently", kind="gqa-order", measured=values, allowed=order, where=site.where or None, example=f"{len(order)} query heads", cause="keys are repeated and values are tiled, or the reverse", fix="repeat_interleave both")
         groups = len(set(order))
         heads = len(order)
         if groups in (1, heads):

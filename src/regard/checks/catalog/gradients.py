@@ -52,7 +52,7 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
     if case.cross is not None:
         for n, g in gradients(case, call=case.cross).items():
             got[n] = got[n] if _arrives(got.get(n)) else g
-    dead = [n for n, g in got.items() if not _arrives(g) and not _exempt(case, n)]
+    dead = [n for n, g in got.items() if not _arrives(g) and not _exempt(case, n, got)]
     if not dead:
         return []
     if len(dead) == len(got):
@@ -76,10 +76,11 @@ CAUSES = {
 FIXES = {"output-unused": "add the attention's result to the residual stream", "gradient-cut": "remove detach(), .data or no_grad() on the way", "unused-parameters": "call it, or remove it"}
 
 
-def _exempt(case: Case, name: str) -> bool:
-    """A key bias shifts all scores of a row alike: its gradient is zero by mathematics."""
+def _exempt(case: Case, name: str, got: dict[str, Tensor | None]) -> bool:
+    """A key bias shifts all scores of a row alike: a gradient arrives and is zero by mathematics, while its weight's is not."""
     parameter = dict(case.subject.pristine.named_parameters())[name]
-    return parameter.ndim == 1 and any(w in name.lower() for w in ("k", "qkv", "key")) and name.endswith("bias")
+    sibling = name.removesuffix("bias") + "weight"
+    return parameter.ndim == 1 and got[name] is not None and (_arrives(got.get(sibling)) or not name.endswith("bias"))
 
 
 def _graph(case: Case) -> list[Tensor]:

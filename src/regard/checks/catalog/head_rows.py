@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from regard.checks.call import Call
@@ -113,6 +114,16 @@ def _contradiction(call: Call, key: Tensor, value: Tensor, bad: Tensor, case: Ca
     )  # fmt: skip
 
 
+def _reaches(case: Case, call: Call, name: str) -> bool:
+    """Is the stream part of the computation at all (a gradient arrives, and may be zero)?"""
+    leaves = {n: x.clone().requires_grad_() for n, x in case.sample(call=call).items() if x.is_floating_point()}
+    if name not in leaves:
+        return False
+    out = case.run(leaves, call=call, grad=True)
+    (grad,) = torch.autograd.grad(out.sum(), [leaves[name]], allow_unused=True) if out.requires_grad else (None,)
+    return grad is not None
+
+
 @rule("ATT306", kinds=("wrong-source", "output-unused"))
 def context_is_read(case: Case) -> Verdict | None:
     """In cross-attention, the output depends on every token of the context, and on the query.
@@ -128,6 +139,8 @@ def context_is_read(case: Case) -> Verdict | None:
     for call in calls:
         for name in (call.keys, call.query):
             change = influence(case, call=call, source=name).change
+            if float(change.max()) <= case.tolerance and name == call.query and _reaches(case, call, name):
+                return Verdict("error", "the query is projected and has no influence on the output: all queries attend alike", kind="uniform-attention", measured=float(change.max()), allowed="a change", example="every query token replaced in turn", cause="the query adds the same to the scores of all keys (an additive scorer without a nonlinearity), or is multiplied by 0", fix="tanh between the sum and the last projection")
             if float(change.max()) <= case.tolerance:
                 return Verdict("error", f"the {name} stream has no influence on the output", kind="wrong-source", measured=float(change.max()), allowed="a change", example=f"every token of {name} replaced in turn", cause="the projections read the other argument", fix="q from the query, k and v from the context")
     return None

@@ -45,8 +45,8 @@ def _judge(case: Case, site: Site, later: list[Site]) -> Verdict | None:
         return None
     if any(s.op == "renormalise" for s in site.after):
         return None
-    if axis == -2 and made.shape[-2] == 1:
-        return None
+    if axis == -2 and (made.shape[-2] == 1 or site.swapped):
+        return None  # a single query; or weights_transposed speaks of it
     kind, name = NAMES.get(axis, ("softmax-axis-query", f"axis {axis}"))
     batch = case.call.sources[case.call.query].batch
     if made.ndim + axis == 0 and made.shape[axis] % batch == 0 and made.ndim < 4 and kind != "softmax-axis-head":

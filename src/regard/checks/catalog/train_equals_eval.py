@@ -9,6 +9,7 @@ from torch import nn
 
 from regard.checks.call import Call
 from regard.checks.case import Case, Verdict
+from regard.checks.influence import influence
 from regard.checks.masks import keep_pattern, real_rows
 from regard.checks.roles import constructor_role
 from regard.checks.rule import rule
@@ -70,8 +71,13 @@ def train_equals_eval(case: Case) -> list[Verdict]:
             results.append(case.run(batch, call=call, extra=extra, module=module))
         change = _compare(case, call, mask, *results)
         if change > case.big:
-            out.append(Verdict("error", f"train and eval differ by {change:.2g} (relative) although dropout is 0 ({name})", kind="path-mismatch", measured=change, allowed=case.tolerance, example=name, cause="a branch on self.training computes something else", fix="use one path, and compare both in a test"))
+            lost = not call.is_cross and call.follows and _causal_in_one(case)
+            out.append(Verdict("error", f"train and eval differ by {change:.2g} (relative) although dropout is 0 ({name})" + (": one of them is causal, the other is not" if lost else ""), kind="causal-missing" if lost else "path-mismatch", measured=change, allowed=case.tolerance, example=name, cause="a branch on self.training computes something else", fix="use one path, and compare both in a test"))
     return out
+
+
+def _causal_in_one(case: Case) -> bool:
+    return len({influence(case, module=without_dropout(case).train(t)).causal for t in (False, True)}) == 2
 
 
 @rule("ATT504", kinds=("path-mismatch",))

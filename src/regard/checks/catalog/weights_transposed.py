@@ -37,8 +37,8 @@ def weights_transposed(case: Case) -> Verdict | None:
             continue
         looked = True
         rows, columns = (_names(run.module, site, name) for name in ("query", "key"))
-        if _only(rows, KEY, QUERY) and _only(columns, QUERY, KEY):
-            return Verdict("error", "the weights are contracted over the query axis: rows come from the key projection, columns from the query projection", kind="weights-transposed", measured=f"rows from {rows[0]}, columns from {columns[0]}", allowed="the reverse", where=site.where or None, cause="the weights are transposed before the product with the values", fix="weights @ v")
+        if site.swapped or (_only(rows, KEY, QUERY) and _only(columns, QUERY, KEY)):
+            return Verdict("error", "the weights are contracted over the query axis: rows come from the key projection, columns from the query projection", kind="weights-transposed", measured=f"rows from {(rows or ['?'])[0]}, columns from {(columns or ['?'])[0]}", allowed="the reverse", where=site.where or None, cause="the weights are transposed before the product with the values", fix="weights @ v")
     case.need(looked, "no open softmax(q k^T) was seen")
     return None
 

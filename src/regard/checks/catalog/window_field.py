@@ -17,6 +17,7 @@ def _fields(case: Case) -> list[Field]:
         case.need(case.call.follows and not case.call.is_cross, "outputs do not stand for the tokens of one stream")
         case.need(bool(attention_sites(case)), "no attention was seen inside")
         case.need(not case.facts.get("causal"), "it is causal")
+        case.need(_structural(case), "no window and no mask was seen inside: every key is open to every query")
         case.need_determinism()
         found = [field_of(case)]
         for grid in other_grids(case):
@@ -28,6 +29,18 @@ def _fields(case: Case) -> list[Field]:
     fields = case.facts[key]
     case.need(any(f.local for f in fields), "every token sees every token")
     return fields
+
+
+def _structural(case: Case) -> bool:
+    """Is some site given fewer keys than there are tokens, or does a mask hide some?"""
+    tokens = case.call.sources[case.call.query].tokens
+    for site in attention_sites(case):
+        shape, seen = site.shape, site.visible()
+        if shape is not None and shape[-1] < tokens:
+            return True
+        if seen is not None and not bool(seen.all()) and site.kind != "other":
+            return True
+    return False
 
 
 @rule("ATT805", kinds=("shift-mask",))
