@@ -383,8 +383,9 @@ def test_padding_that_is_too_short_is_refused_without_positions_too():
 
 def test_a_cache_of_another_batch_is_refused_before_anything_is_computed():
     layer = layer_with(causal())
-    with pytest.raises(CacheError, match="the cache holds 2 sequences and got 1; make one with batch=1"):
-        layer(x, positions=torch.tensor([[0, 1]]), cache=layer.new_cache(2, 5))
+    three, places = x.expand(3, 2, E), torch.tensor([[0, 1]] * 3)
+    with pytest.raises(CacheError, match="the cache holds 2 sequences and got 3; make one with batch=3"):
+        layer(three, positions=places, cache=layer.new_cache(2, 5))
 
 
 def test_a_rolling_cache_refuses_a_mask_that_sees_further_than_it_keeps():

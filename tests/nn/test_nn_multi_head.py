@@ -99,7 +99,9 @@ def test_qk_norm_makes_the_size_of_queries_and_keys_irrelevant():
     layer.q_proj.weight.data *= 7
     layer.k_proj.weight.data *= 0.1
     torch.testing.assert_close(layer(x), before, atol=1e-5, rtol=0)  # float32, norms of small vectors
-    assert layer.q_norm.weight is not layer.k_norm.weight
+    q, k = (p(x).view(B, T, 4, 6).transpose(1, 2) for p in (layer.q_proj, layer.k_proj))
+    scores = layer.q_norm(q) @ layer.k_norm(k).transpose(-2, -1) / 6**0.5
+    torch.testing.assert_close(layer.inspect(x).weights, scores.softmax(-1), atol=1e-5, rtol=0)
 
 
 def test_attention_bias_is_asked_for_positions_and_added_to_the_scores():
