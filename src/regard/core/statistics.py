@@ -80,10 +80,8 @@ def attention_statistics(
     indices = torch.zeros(B, H, T, top, dtype=torch.int64, device=query.device) if top else None
     for tile in row_tiles(call, tile_bytes=tile_bytes):
         at = (tile.sample, tile.heads, tile.rows)
-        lse[at], entropy[at] = tile.lse, tile.entropy
+        lse[at], entropy[at], largest[at] = tile.lse, tile.entropy, tile.largest
         received[tile.sample, tile.heads, tile.keys] += tile.weights.sum(1)
-        if tile.weights.shape[-1]:
-            largest[at] = tile.weights.amax(-1)
         if values is not None and indices is not None:
             values[at], indices[at] = _top(tile, top, call)
     output = attention(query, key, value, **given)

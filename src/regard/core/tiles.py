@@ -29,6 +29,7 @@ class Tile:
         weights: (h, t, s), after softmax, float32 (float64 for float64 inputs). Rows that see no key are 0.
         lse: (h, t), log of the sum of exponentials, the sink included; -inf where no key is seen.
         entropy: (h, t), -sum(w ln w) in nats.
+        largest: (h, t), the largest weight.
         unsure, attend: The mask, (h or 1, t, m), of the keys in the slice `unsure` of `keys`; the others are all seen.
     """
 
@@ -39,6 +40,7 @@ class Tile:
     weights: Tensor
     lse: Tensor
     entropy: Tensor
+    largest: Tensor
     unsure: slice | None = None
     attend: Tensor | None = None
 
@@ -106,6 +108,7 @@ def _tile(call: Call, sample: int, heads: slice, rows: slice, key: Tensor, view:
     if attend is not None:
         scores[..., view.unsure].masked_fill_(~attend, -torch.inf)
     top = scores.amax(-1, keepdim=True) if s else scores.new_full((h, t, 1), -torch.inf)
+    highest = top
     sink = None if call.sink is None else call.sink[heads].to(scores.dtype)[:, None, None]
     if sink is not None:
         top = torch.maximum(top, sink)
@@ -123,7 +126,8 @@ def _tile(call: Call, sample: int, heads: slice, rows: slice, key: Tensor, view:
     share = weights.sum(-1) if sink is not None else (~dead[..., 0]).to(weights.dtype)
     entropy = total[..., 0].log() * share - spread.sum(-1)
     lse = (top + total.log())[..., 0]
-    return Tile(sample, heads, rows, keys, weights, lse, entropy, view.unsure, attend)
+    largest = (torch.exp(highest - top.masked_fill(dead, 0.0)) / total)[..., 0]
+    return Tile(sample, heads, rows, keys, weights, lse, entropy, largest, view.unsure, attend)
 
 
 def _view(call: Call, sample: int, heads: slice, rows: slice) -> _View:

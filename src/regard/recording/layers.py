@@ -138,9 +138,9 @@ class Layers:
         self._count(cost, record, attention)
         whole = torch.zeros(len(heads), T, first + S) if self.wanted.level == "full" and not self.over else None
         exact = {i: torch.zeros(len(heads), first + S) for i in chosen} if not self.over else {}
-        for tile, shown in tiles_of(attention, sample, heads):
+        for tile, seen in tiles_of(attention, sample, heads):
             tile = replace(tile, keys=slice(tile.keys.start + first, tile.keys.stop + first))
-            summary.add(tile, shown)
+            summary.add(tile, seen)
             if whole is not None:
                 whole[tile.heads, tile.rows, tile.keys] = tile.weights.float().cpu()
             for i, row in exact.items():

@@ -43,12 +43,13 @@ class PooledMap:
             self.count = _pairs(self.count, 0).sum(1)
 
     def add(self, heads: slice, places: Tensor, first_key: int, sums: Tensor, weights: Tensor) -> None:
-        """Add rows. sums: (h, t, s + 1), running sums of `weights` (h, t, s), of which key 0 is key `first_key` of the call."""
+        """Add rows. sums: (h, t, s), running sums of `weights` (h, t, s), of which key 0 is key `first_key` of the call."""
         rows = places // self.query_width
         edges, bins = self._edges(first_key, weights.shape[-1])
         if not bins:
             return
-        mass = sums[..., edges[1:]] - sums[..., edges[:-1]]  # (h, t, bins)
+        upto = sums[..., [e - 1 for e in edges[1:]]]  # (h, t, bins)
+        mass = torch.diff(upto, dim=-1, prepend=torch.zeros_like(upto[..., :1]))
         part = self.total[heads, :, bins[0] : bins[-1] + 1]
         part.index_add_(1, rows, mass.to(part.dtype).cpu())
         peaks = torch.stack([weights[..., a:b].amax(-1) for a, b in pairwise(edges)], -1)

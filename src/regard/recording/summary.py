@@ -13,6 +13,7 @@ from torch import Tensor
 
 from regard.core.tiles import Tile
 from regard.recording.pooling import PooledMap
+from regard.recording.weighing import Seen
 
 PAIRS = ("duplicate", "induction")
 LOCAL, BOUNDARY, SAMPLED = 8, 4, 32
@@ -46,6 +47,7 @@ class Summary:
         self.queries, self.keys = 0, keys
         self.ids = ids  # (S,) token ids of the keys, for duplicate and induction
         self.on_pairs: dict[str, tuple[Tensor, int]] = {} if ids is None else {n: (torch.zeros(H), 0) for n in PAIRS}
+        self._last: tuple[tuple, _Around] | None = None
         self.future = 0.0  # mass on keys after the query's own place
 
     def begin(self, queries: int, keys: int, offset: int) -> None:
@@ -66,67 +68,61 @@ class Summary:
         step = max(1, queries // SAMPLED)
         self.chosen = set(range(step - 1, queries, step)) if queries > 1 else {0}
 
-    def add(self, tile: Tile, shown: Tensor | None) -> None:
-        """Add one tile of the call. shown: (h or 1, t, s), the keys each row may see; None where every key of the call is seen.
-
-        Keys of the call outside `tile.keys` are hidden from all rows of the tile.
-        """
+    def add(self, tile: Tile, seen: Seen) -> None:
+        """Add one tile of the call. Keys of the call outside `tile.keys` are hidden from all rows of the tile."""
         weights, keys, h = tile.weights, tile.keys, tile.heads
         t, s = weights.shape[-2:]
         rows = torch.arange(tile.rows.start, tile.rows.stop, device=weights.device)
         place = rows + self.offset
         self.received[h, keys] += weights.sum(1).cpu()
-        sums = torch.nn.functional.pad(weights.cumsum(-1), (1, 0))  # sums[j] = mass on the first j keys of the tile
+        sums = weights.cumsum(-1) if s else weights.new_zeros(*weights.shape[:2], 1)  # mass on the tile's first keys
+        around = self._around(tile, place, seen)
         mass = sums[..., -1]
-        put = {"entropy": tile.entropy, "row_sum": mass, "max": weights.amax(-1) if s else mass}
+        near = around.masses(sums)
+        put = {"entropy": tile.entropy, "row_sum": mass, "max": tile.largest}
         put["sink"] = weights[..., 0] if s and keys.start == 0 else torch.zeros_like(mass)
-        local = _Between(sums, place - keys.start)
-        put["self"], put["previous"], put["next"] = local.mass(0, 0), local.mass(-1, -1), local.mass(1, 1)
-        put["local"] = local.mass(-LOCAL, LOCAL)
-        apart = (place[:, None] - torch.arange(keys.start, keys.stop, device=rows.device)[None]).abs().to(weights.dtype)
-        put["distance"] = torch.einsum("hts,ts->ht", weights, apart)
-        count = shown.sum(-1) if shown is not None else torch.full((1, t), s, device=rows.device)
+        put["self"], put["previous"], put["next"], put["local"] = near[:4]
+        put["distance"] = torch.einsum("hts,ts->ht", weights, around.apart)
+        count = around.count
         put["entropy_share"] = torch.where(
             count > 1, tile.entropy / count.clamp(min=2).log(), torch.zeros_like(tile.entropy)
         )
         for name, values in put.items():
             self.parts[name][h, tile.rows] = values.float().cpu()
-        self.pooled.add(h, (self.base + rows).cpu(), keys.start, sums, weights)
-        self._totals(tile, shown, count, sums, local, (self.base + rows).cpu())
-
-    def _totals(
-        self, tile: Tile, shown: Tensor | None, count: Tensor, sums: Tensor, local: _Between, place: Tensor
-    ) -> None:
-        weights, keys, h = tile.weights, tile.keys, tile.heads
-        s = weights.shape[-1]
-        mass = sums[..., -1]
-        if shown is not None:
-            self.hidden[h] += (mass - (weights * shown).sum(-1)).clamp(min=0).sum(1).float().cpu()
-        self.first[h] += local.between(0 - keys.start, BOUNDARY - keys.start).sum(1).float().cpu()
-        self.last[h] += local.between(self.keys - BOUNDARY - keys.start, self.keys - keys.start).sum(1).float().cpu()
-        self.future += float((mass - local.mass(-self.keys, 0)).clamp(min=0).max()) if mass.numel() else 0.0
-        for k in range(self.profile.shape[1]):
-            low, high = (0, 0) if k == 0 else (1 << (k - 1), (1 << k) - 1)
-            both = local.mass(low, high) + (local.mass(-high, -low) if k else 0)
-            self.profile[h, k] += both.sum(1).float().cpu()
+        self.profile[h] += near[5:].sum(-1).T.float().cpu()
+        self.future = max(self.future, float((mass - near[4]).max()))
+        if not seen.strict and seen.shown is not None:
+            self.hidden[h] += (mass - (weights * seen.shown).sum(-1)).clamp(min=0).sum(1).float().cpu()
+        for total, (low, high) in ((self.first, (0, BOUNDARY)), (self.last, (self.keys - BOUNDARY, self.keys))):
+            total[h] += weights[..., max(0, low - keys.start) : max(0, high - keys.start)].sum((1, 2)).float().cpu()
+        at = (self.base + rows).cpu()
+        if s:
+            self.pooled.add(h, at, keys.start, sums, weights)
         if h.start == 0:
             even = (
-                shown[0]
-                if shown is not None
-                else torch.ones(weights.shape[-2], s, dtype=torch.bool, device=weights.device)
+                seen.shown[0] if seen.shown is not None else torch.ones(t, s, dtype=torch.bool, device=weights.device)
             )
             self.seen_by[keys] += even.sum(0).cpu()
-            self.pooled.add_even(place, keys.start, even / count[0].clamp(min=1)[:, None])
+            self.pooled.add_even(at, keys.start, even / count[0].clamp(min=1)[:, None])
         self._add_segments(tile, sums)
         self._add_pairs(tile)
         self._add_sample(tile)
 
+    def _around(self, tile: Tile, place: Tensor, seen: Seen) -> _Around:
+        """The geometry of a tile's rows, kept for the heads that share it."""
+        shared = seen.shown is None or seen.shown.shape[0] == 1
+        at = (self.base, tile.rows.start, tile.keys.start, tile.keys.stop, -1 if shared else tile.heads.start)
+        if self._last is None or self._last[0] != at:
+            self._last = (at, _Around(tile, place, seen.shown, self.profile.shape[1], self.keys))
+        return self._last[1]
+
     def _add_segments(self, tile: Tile, sums: Tensor) -> None:
-        if not self.segments:
+        if not self.segments or tile.weights.shape[-1] == 0:
             return
         s = tile.weights.shape[-1]
         place = torch.arange(tile.rows.start, tile.rows.stop, device=sums.device) + self.offset
         inside = torch.stack([(place >= a) & (place < b) for _, a, b in self.segments]).to(sums.dtype)  # (G, t)
+        sums = torch.nn.functional.pad(sums, (1, 0))
         low, high = ([min(max(g[i] - tile.keys.start, 0), s) for g in self.segments] for i in (1, 2))
         mass = sums[..., high] - sums[..., low]  # (h, t, G)
         self.segment_mass[tile.heads] += torch.einsum("gt,htk->hgk", inside, mass).float().cpu()
@@ -166,21 +162,28 @@ class Summary:
                 self.slash[tile.heads, place - high + 1 : place - low + 1] += back
 
 
-class _Between:
-    """Masses between two keys of a tile, from running sums (h, t, s + 1) and each row's own place (t,) among them."""
+class _Around:
+    """What a tile's rows have around their own places: key distances (t, s), visible keys (h or 1, t), limits of ranges."""
 
-    def __init__(self, sums: Tensor, place: Tensor):
-        self.sums, self.place, self.s = sums, place, sums.shape[-1] - 1
+    def __init__(self, tile: Tile, place: Tensor, shown: Tensor | None, classes: int, keys: int):
+        t, s = tile.weights.shape[-2:]
+        exact = tile.weights.dtype
+        self.s = s
+        key = torch.arange(tile.keys.start, tile.keys.stop, device=place.device, dtype=exact)
+        self.apart = (place.to(exact)[:, None] - key[None]).abs_()
+        self.count = shown.sum(-1) if shown is not None else torch.full((1, t), s, device=place.device)
+        ranges = [(0, 0), (-1, -1), (1, 1), (-LOCAL, LOCAL), (-keys, 0)]
+        powers = [(1 << (k - 1), (1 << k) - 1) for k in range(1, classes)]
+        ranges += [(0, 0), *powers, *((-high, -low) for low, high in powers)]
+        self.classes = classes
+        relative = torch.tensor([[low, high + 1] for low, high in ranges], device=place.device)
+        limits = (place - tile.keys.start)[:, None, None] + relative[None]  # (t, ranges, 2), exclusive
+        self.limits = limits.clamp(0, s).flatten(1)
 
-    def mass(self, low: int, high: int) -> Tensor:
-        """(h, t): the weight on keys from place + low to place + high, both included."""
-        return self._at(self.place + high + 1) - self._at(self.place + low)
-
-    def between(self, low: int, high: int) -> Tensor:
-        """(h, t): the weight on keys low <= j < high, counted from the tile's first."""
-        a, b = (min(max(x, 0), self.s) for x in (low, high))
-        return self.sums[..., b] - self.sums[..., a]
-
-    def _at(self, index: Tensor) -> Tensor:
-        index = index.clamp(0, self.s)
-        return self.sums.gather(-1, index[None, :, None].expand(self.sums.shape[0], -1, 1))[..., 0]
+    def masses(self, sums: Tensor) -> Tensor:
+        """(5 + classes, h, t): weight on self, previous, next, local, all up to the place; then on each class of distance."""
+        index = (self.limits - 1).clamp(min=0)[None].expand(sums.shape[0], -1, -1)
+        upto = sums.gather(-1, index).masked_fill(self.limits[None] == 0, 0.0).unflatten(-1, (-1, 2))
+        mass = (upto[..., 1] - upto[..., 0]).movedim(-1, 0)
+        after, before = mass[5 : 5 + self.classes], mass[5 + self.classes :]
+        return torch.cat([mass[:5], after[:1], after[1:] + before])

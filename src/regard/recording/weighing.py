@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from regard.core.attention import _narrowed
 from regard.core.call import Call, prepare
 from regard.core.mask.band import causal
 from regard.core.mask.table import dense
@@ -20,11 +21,18 @@ from regard.intercept.site import HIDDEN
 from regard.recording.heads import Attention
 
 
+class Seen(NamedTuple):
+    """Which keys the rows of a tile may see, shared by the heads: made once for all of them where the mask is."""
+
+    shown: Tensor | None  # (h or 1, t, s); None: every key of the call
+    strict: bool  # keys that are not shown have weight 0 by construction
+
+
 class Weighed(NamedTuple):
-    """One tile, and (h or 1, t, s) which keys its rows may see (None: every key of the call)."""
+    """One tile, and what its rows may see."""
 
     tile: Tile
-    shown: Tensor | None
+    seen: Seen
 
 
 def tiles_of(attention: Attention, sample: int, heads: list[int]) -> Iterator[Weighed]:
@@ -51,21 +59,11 @@ def call_of(attention: Attention, sample: int, heads: list[int], rows: Tensor | 
     if site.hidden is not None:
         hidden = ~_pick(site.hidden, sample, at)
         mask = dense(hidden) if mask is None else dense(hidden) & mask
-    if rows is not None:
-        query, bias, mask = _chosen_rows(query, bias, mask, rows, key.shape[2])
-    return prepare(query, key, key, mask=mask, bias=bias, scale=site.scale)
+    call = prepare(query, key, key, mask=mask, bias=bias, scale=site.scale)
+    return call if rows is None else _narrowed(call, rows, None)
 
 
 _FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-
-
-def _chosen_rows(query: Tensor, bias: Tensor | None, mask, rows: Tensor, S: int):
-    T = query.shape[2]
-    if mask is not None:
-        full = mask.materialise(T, S, batch=1, heads=query.shape[1], device=query.device)
-        mask = dense(full[:, :, rows] if full.shape[2] > 1 else full)
-    bias = bias if bias is None or bias.shape[2] == 1 else bias[:, :, rows]
-    return query[:, :, rows], bias, mask
 
 
 def _pick(x: Tensor | None, sample: int, heads) -> Tensor | None:
@@ -80,16 +78,18 @@ def _pick(x: Tensor | None, sample: int, heads) -> Tensor | None:
 
 def _recomputed(attention: Attention, sample: int, heads: list[int]) -> Iterator[Weighed]:
     call = call_of(attention, sample, heads)
-    memo: tuple[tuple[int, int], Tensor] | None = None
+    last: tuple[tuple, Seen] | None = None
     for tile in row_tiles(call, tile_bytes=TILE_BYTES):
         if call.bias is None and call.mask is None:
-            yield Weighed(tile, None)
+            yield Weighed(tile, Seen(None, True))
             continue
-        per_head = call.bias is not None and call.bias.shape[1] > 1
-        at = (tile.rows.start, tile.heads.start if per_head else 0)
-        if memo is None or memo[0] != at or tile.attend is not None:
-            memo = (at, _shown(call, tile))
-        yield Weighed(tile, memo[1])
+        per_head = (call.bias is not None and call.bias.shape[1] > 1) or (
+            tile.attend is not None and tile.attend.shape[0] > 1
+        )
+        at = (tile.rows.start, tile.keys.start, tile.keys.stop, tile.heads.start if per_head else 0)
+        if last is None or last[0] != at:
+            last = (at, Seen(_shown(call, tile), call.bias is None))
+        yield Weighed(tile, last[1])
 
 
 def _shown(call: Call, tile: Tile) -> Tensor:
@@ -114,14 +114,13 @@ def _read(attention: Attention, sample: int, heads: list[int]) -> Iterator[Weigh
         part = weights[heads, at] if weights.shape[0] > 1 else weights[:, at].expand(H, -1, -1)
         part = part.to(torch.promote_types(part.dtype, torch.float32))
         entropy = -torch.special.xlogy(part, part).sum(-1)
-        lse = torch.full_like(entropy, torch.nan)
-        tile = Tile(0, slice(0, H), at, slice(0, S), part, lse, entropy)
-        shown = (
-            part != 0
-            if masked is None
-            else (~masked[:, at] if masked.shape[1] > 1 else ~masked).expand(-1, at.stop - at.start, S)
-        )
-        yield Weighed(tile, shown)
+        lse, largest = torch.full_like(entropy, torch.nan), part.amax(-1)
+        tile = Tile(0, slice(0, H), at, slice(0, S), part, lse, entropy, largest)
+        if masked is None:
+            yield Weighed(tile, Seen(part != 0, True))
+        else:
+            shown = ~masked[:, at] if masked.shape[1] > 1 else ~masked
+            yield Weighed(tile, Seen(shown.expand(-1, at.stop - at.start, S), False))
 
 
 def _filled(attention: Attention, sample: int) -> Tensor | None:
