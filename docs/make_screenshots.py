@@ -160,7 +160,7 @@ def shots() -> dict[str, tuple]:
 
     return {
         "explorer_en_light": (cross_page, "en", "light", (1280, 1900), cross),
-        "explorer_zh_dark": (pooled_page, "zh", "dark", (1280, 2100), pooled),
+        "explorer_zh_dark": (pooled_page, "zh", "dark", (1280, 2500), pooled),
         "explorer_narrow": (small_page, "en", "light", (600, 2600), lift),
         "explorer_zh_light": (small_page, "zh", "light", (1280, 1900), lift),
         "explorer_en_dark": (long_page, "en", "dark", (1280, 1900), compare),

@@ -68,7 +68,7 @@ def test_a_small_page_holds_exact_numbers_and_asks_for_nothing_outside(text_page
     assert (np.frombuffer(block_of(page, "weights.1.2"), "<f4") == text_page.layers[1].weights[2].reshape(-1)).all()
     markup = re.sub(r'<script type="(application/json|text/plain)".*?</script>', "", page, flags=re.S)
     assert not re.search(
-        r"https?://(?!www\.w3\.org/2000/svg)|//cdn|@import|url\((?!#plot)|<script src|fetch\(|XMLHttpRequest", markup
+        r"https?://(?!www\.w3\.org/2000/svg)|//cdn|@import|url\((?!#plot|#scale)|<script src|fetch\(|XMLHttpRequest", markup
     )
 
 

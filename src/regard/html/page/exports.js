@@ -43,7 +43,10 @@ function svgText() {
         if (!Number.isNaN(values.values[i])) parts.push(`<rect x="${x(columns[b]).toFixed(2)}" y="${y(rows[a]).toFixed(2)}" width="${(x(columns[b + 1]) - x(columns[b])).toFixed(2)}" height="${(y(rows[a + 1]) - y(rows[a])).toFixed(2)}" fill="${css(colour(scale, values.values[i]))}"/>`);
   } else parts.push(picture(values, scale, x, y));
   parts.push("</g>", svgLabels(PAGE.sequences[map.entry.queries].labels, view.q0, view.q1, y, size, "down", left), svgLabels(PAGE.sequences[map.entry.keys].labels, view.k0, view.k1, x, size, "across", top));
-  parts.push(`<text x="${left}" y="${top + size + 24}" font-size="11">${escapeXml(`${name}: ${number(scale.low)} – ${number(scale.high)}`)}</text></svg>`);
+  const stops = Array.from({ length: 17 }, (_, i) => [i / 16, css([0, 1, 2].map((c) => MAPS[scale.map][3 * Math.round((255 * i) / 16) + c]))]);
+  parts.push(`<defs><linearGradient id="scale">${stops.map(([at, ink]) => `<stop offset="${at}" stop-color="${ink}"/>`).join("")}</linearGradient></defs>`);
+  parts.push(`<rect x="${left}" y="${top + size + 12}" width="160" height="10" fill="url(#scale)"/>`);
+  parts.push(`<text x="${left + 170}" y="${top + size + 21}" font-size="11">${escapeXml(`${name}: ${number(scale.low)} – ${number(scale.high)}${scale.log ? " (log)" : ""}`)}</text></svg>`);
   return parts.join("\n");
 }
 

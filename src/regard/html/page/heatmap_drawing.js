@@ -49,12 +49,13 @@ function drawCells(context, { rows, columns, values }, scale, x, y) {
     context.drawImage(sheet, x(columns[0]), y(rows[0]), x(columns[0] + wide * step.k) - x(columns[0]), y(rows[0] + high * step.q) - y(rows[0]));
     return;
   }
+  const ratio = window.devicePixelRatio || 1, whole = (at) => Math.round(at * ratio) / ratio;
   for (let a = 0, i = 0; a < high; a++)
     for (let b = 0; b < wide; b++, i++) {
       if (Number.isNaN(values[i])) continue;
       context.fillStyle = css(colour(scale, values[i]));
-      const left = x(columns[b]), top = y(rows[a]);
-      context.fillRect(left, top, x(columns[b + 1]) - left + 0.4, y(rows[a + 1]) - top + 0.4);
+      const left = whole(x(columns[b])), top = whole(y(rows[a])); // whole pixels: no seams between cells
+      context.fillRect(left, top, whole(x(columns[b + 1])) - left, whole(y(rows[a + 1])) - top);
     }
 }
 

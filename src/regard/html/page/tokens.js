@@ -140,9 +140,13 @@ function startTokens() {
   startStrip("query");
   startStrip("key");
   let sides = "";
-  listen(["heads", "language"], () => {
+  listen(["heads", "language"], (changed) => {
     const now = `${heads.a.entry.queries},${heads.a.entry.keys}`, names = PAGE.sequences;
-    if (now !== sides) Object.assign(firstShown, { query: 0, key: 0 });
+    if (now === sides && !changed.includes("language")) return; // the same tokens: they and their scrolling stay
+    if (now !== sides) {
+      Object.assign(firstShown, { query: 0, key: 0 });
+      Object.assign(active, { query: 0, key: 0 });
+    }
     sides = now;
     document.getElementById("query-name").textContent = `${word("queries")}: ${isolated(names[heads.a.entry.queries].name)}`;
     document.getElementById("key-name").textContent = `${word("keys")}: ${isolated(names[heads.a.entry.keys].name)}`;

@@ -50,7 +50,7 @@ def token_bars(
     row = values[at]
     top = max(1, min(top, len(row)))
     order = np.argsort(-row, kind="stable")[:top]
-    names = [f"{drawable(keys[j], 16)}  {j}" for j in order]
+    names = [f"{drawable(keys[int(j)], 16)}  {j}" for j in order]
     sizes, colours = [float(row[j]) for j in order], [BAR] * top
     if len(row) > top:
         names.append(f"{len(row) - top} other keys")
