@@ -61,11 +61,11 @@ class NeighborhoodAttention2D(nn.Module):
         check_map(x, self.channels, self)
         down, right = (_tiles(index(length), self.kernel_size) for length in x.shape[2:])
         query, key, value = self.qkv(x.permute(0, 2, 3, 1)).chunk(3, dim=-1)  # (B, H, W, C)
-        query = self._tiled(query, down.queries, right.queries)  # (B, n h, t u, D), n tiles of t x u pixels
-        key, value = (self._tiled(part, down.keys, right.keys) for part in (key, value))  # (B, n h, s r, D)
+        query = self._tiled(query, down.queries, right.queries)  # (B n, h, t u, D): n tiles of t x u pixels
+        key, value = (self._tiled(part, down.keys, right.keys) for part in (key, value))  # (B n, h, s r, D)
         attend = down.attend[:, None, :, None, :, None] & right.attend[None, :, None, :, None, :]  # (., ., t, u, s, r)
         attend = attend.flatten(4).flatten(2, 3).flatten(0, 1).to(x.device)  # (n, t u, s r)
-        mask = attend.repeat_interleave(self.num_heads, dim=0)[None]
+        mask = attend.expand(len(x), -1, -1, -1).flatten(0, 1)[:, None]
         mixed = attention(query, key, value, mask=mask, dropout=self.dropout if self.training else 0.0)
         return self.out_proj(self._untiled(mixed, down, right)).permute(0, 3, 1, 2)
 
@@ -73,17 +73,17 @@ class NeighborhoodAttention2D(nn.Module):
         return f"{self.channels}, num_heads={self.num_heads}, kernel_size={self.kernel_size}"
 
     def _tiled(self, pixels: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        """(B, H, W, C), and per axis the pixels of each tile (n, t), to (B, tiles h, t u, D)."""
+        """(B, H, W, C), and per axis the pixels of each tile (n, t), to (B tiles, h, t u, D)."""
         rows, columns = rows.to(pixels.device), columns.to(pixels.device)
         taken = pixels[:, rows[:, :, None, None], columns[None, None]]  # (B, n, t, m, u, C)
-        heads = taken.transpose(2, 3).flatten(3, 4).flatten(1, 2).unflatten(3, (self.num_heads, -1))
-        return heads.transpose(2, 3).flatten(1, 2)  # (B, n m h, t u, D)
+        tiles = taken.transpose(2, 3).flatten(3, 4).flatten(0, 2)  # (B n m, t u, C)
+        return tiles.unflatten(2, (self.num_heads, -1)).transpose(1, 2)
 
     def _untiled(self, mixed: Tensor, down: _Tiles, right: _Tiles) -> Tensor:
-        """(B, tiles h, t u, D) to (B, H, W, C)."""
+        """(B tiles, h, t u, D) to (B, H, W, C)."""
         (n, t), (m, u) = down.queries.shape, right.queries.shape
-        pixels = mixed.unflatten(1, (n, m, self.num_heads)).unflatten(4, (t, u)).permute(0, 1, 4, 2, 5, 3, 6)
-        pixels = pixels.flatten(5).flatten(3, 4).flatten(1, 2)  # (B, n t, m u, C)
+        tiles = mixed.transpose(1, 2).flatten(2).reshape(-1, n, m, t, u, self.channels).transpose(2, 3)
+        pixels = tiles.flatten(3, 4).flatten(1, 2)  # (B, n t, m u, C)
         home_rows, home_columns = down.home.to(mixed.device), right.home.to(mixed.device)
         return pixels.index_select(1, home_rows).index_select(2, home_columns)
 
