@@ -13,6 +13,7 @@ KEEP = r"keep|kept|real|attend(ed|s)?( to)?|valid|visible|allowed?|participat\w*
 DROP = r"ignor\w*|pad(ding|ded|s)?|mask(ed)?( out)?|hid(e|den|es)|drop(ped)?|not (attend\w*|allowed|visible|valid)|block(ed)?|exclud\w*|disallow\w*|invalid|skip(ped)?"
 TRUE = r"(true|1(\.0)?|ones?|non-?zero)s?"
 FALSE = r"(false|0(\.0)?|zeros?)"
+MID = r"(?P<mid>(\w+ ){0,4}?)"  # "where the context may be" between "True" and "attended"
 LINK = r"\s*(=+>?|:|->|→|means?|for|indicates?|marks?|at|where|are|is|on|if)\s*(a |the |to be |positions? (that |to )?(are |is |be )?|(keys?|tokens?|elements?|entries|values?) (that )?(are |is |to be |to )?)*"
 
 DTYPE_WORDS = (("add", "additive"), ("-inf", "additive"), ("minus", "additive"), ("bias", "additive"), ("bool", "bool"), ("int", "int"), ("long", "int"), ("uint8", "int"), ("float", "float"))
@@ -46,6 +47,14 @@ class Evidence:
     def says_polarity(self, parameter: str) -> bool:
         """Does the text itself (no name of fixed meaning) say what True means, in the words about this parameter?"""
         return _said_polarity(self.doc, parameter, near=True)[0] is not None
+
+    def shape(self, parameter: str) -> str | None:
+        """The axes that the text gives a mask parameter, as letters of MaskUse.shape: "[B, S]" is "BS", "(N, 1, L)" "B1S"."""
+        for chunk in _chunks(self.doc, parameter)[:3]:
+            found = re.search(r"[\[(]\s*(\w+(\s*\w+)?(\s*,\s*\w+( \w+)?)+)\s*[\])]", chunk)
+            if found:
+                return _axes([a.strip().lower() for a in found.group(1).split(",")])
+        return None
 
     def dtype(self, parameter: str) -> str | None:
         """ "bool", "int", "float" or "additive" where the text says so of a mask parameter."""
@@ -101,10 +110,26 @@ def _said_polarity(doc: str, parameter: str, near: bool = False) -> tuple[str | 
     chunks = _chunks(doc, parameter)
     for chunk in chunks[: len(chunks) // 3 * 3] if near else chunks:
         for truth, words, meaning in ((TRUE, KEEP, "keep"), (TRUE, DROP, "drop"), (FALSE, DROP, "keep"), (FALSE, KEEP, "drop")):
-            found = re.search(rf"\b{truth}{LINK}(?P<w>{words})", chunk, re.IGNORECASE)
-            if found and not (meaning == "keep" and truth == TRUE and re.search(rf"\b{TRUE}{LINK}({DROP})\b", found.group(0), re.IGNORECASE)):
+            found = re.search(rf"\b{truth}{LINK}{MID}(?P<w>{words})\b", chunk, re.IGNORECASE)
+            if found and not _contradicts(found, truth, words):
                 return meaning, found.group(0).strip()
     return None, ""
+
+
+def _axes(names: list[str]) -> str | None:
+    first = names[0] in ("b", "bs", "bsz", "batch", "n", "nbatches", "batch_size") or names[0].startswith("batch")
+    ones = tuple(n == "1" for n in names)
+    table = {2: "BS", 3: "B1S" if ones[1:2] == (True,) else "BTS", 4: "B11S" if ones[1:3] == (True, True) else "B1TS" if ones[1:2] == (True,) else "BHTS"}
+    if len(names) == 3 and ones[2]:
+        return "BS1"
+    return table.get(len(names)) if first else ("TS" if len(names) == 2 else None)
+
+
+def _contradicts(found: re.Match[str], truth: str, words: str) -> bool:
+    """ "not" on the way, or a word of the other side before this one."""
+    between = found.group(0)[: found.start("w") - found.start(0)]
+    other = DROP if words == KEEP else KEEP
+    return bool(re.search(r"\b(not|never|no|cannot|can't|must not|isn't|aren't)\b", between, re.IGNORECASE)) or bool(re.search(rf"\b({other})\b", between[len(between.split()[0]) :] if between.split() else "", re.IGNORECASE))
 
 
 def _chunks(doc: str, parameter: str) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +57,7 @@ def _candidates(case: Case) -> list[CacheUse]:
     out = []
     for parameter in signature.caches:
         for options in ({}, flags) if flags else ({},):
-            maker = _maker(case)
+            maker = [*_annotated(case, parameter), *_maker(case)]
             out.append(CacheUse("returned", parameter, options=options, position=position))
             for make in (dict, list, *maker, _dynamic):
                 out.append(CacheUse("filled", parameter, make=make, options=options, position=position))
@@ -80,6 +82,15 @@ def _maker(case: Case) -> list[Callable[[], Any]]:
         return call
 
     return [make(n) for n in MAKERS if callable(getattr(case.subject.pristine, n, None))]
+
+
+def _annotated(case: Case, parameter: str) -> list[Callable[[], Any]]:
+    """Cache classes that the annotation names, or that stand beside the subject with "Cache" in their name, if they need no argument."""
+    scope = getattr(inspect.unwrap(case.subject.forward), "__globals__", {})
+    annotation = case.subject.signature().parameters[parameter].annotation
+    words = re.findall(r"\w+", annotation if isinstance(annotation, str) else str(annotation))
+    named = [scope.get(w) for w in words] + [v for n, v in scope.items() if "cache" in n.lower() and inspect.isclass(v)]
+    return [c for c in dict.fromkeys(c for c in named if inspect.isclass(c) and c.__module__ not in ("builtins", "typing", "torch"))]
 
 
 def _dynamic() -> Any:

@@ -19,6 +19,9 @@ from regard.checks.mask_use import SHAPES, MaskUse, encodings
 from regard.checks.subject import describe_error
 
 
+HEAD_NAMES = r"(n|num|nb)?_?heads?|h|nhead|n_h|heads_?\w*|n"
+
+
 @dataclass(frozen=True)
 class Trial:
     """One encoding tried: does it run, change anything, leak hidden keys, keep visible ones, and equal no mask when all is kept?"""
@@ -51,6 +54,8 @@ def infer_masks(case: Case) -> list[MaskUse]:
 
 def call_for(case: Case, name: str) -> Call:
     """Masks of a context need the call that has one; masks that need equal lengths get them."""
+    if name in case.facts.get("needs_heads", {}):
+        return case.facts["needs_heads"][name]
     if name in case.facts.get("needs_equal", ()):
         return case.facts["equal_lengths"]
     if case.cross is not None and any(w in name for w in ("context", "memory", "encoder", "cross", "kv", "src_mask", "v_mask", "k_mask")):
@@ -64,6 +69,9 @@ def infer_mask(case: Case, name: str, call: Call) -> MaskUse | None:
         polarity, said = case.evidence.polarity(name)
     trials: list[Trial] = []
     errors: list[str] = []
+    special = _batch_of_heads(case, name, call)
+    if special is not None:
+        return special
     for source in _streams(case, call, name):
         for use in _options(case, name, source):
             trial = _try(case, call, use, errors)
@@ -81,6 +89,27 @@ def infer_mask(case: Case, name: str, call: Call) -> MaskUse | None:
         case.notes.append(f"{name}: no mask that we tried was accepted ({errors[0] if errors else 'nothing tried'})")
         return None
     return _chosen(_best(trials, polarity, name), polarity, said)
+
+
+def _batch_of_heads(case: Case, name: str, call: Call) -> MaskUse | None:
+    """A mask documented as (batch, keys) that runs only for as many items as there are heads: it is taken for (heads, keys)."""
+    if case.evidence.shape(name) != "BS" or name in case.facts.get("needs_heads", {}):
+        return None
+    heads = case.evidence.number(HEAD_NAMES)
+    source = call.sources[call.query]
+    if heads is None or heads < 2 or source.batch == heads or not source.layout.batched:
+        return None
+    uses = [o for o in _options(case, name, call.keys) if o.shape == "BS"][:4]
+    if not uses or any(_try(case, call, u, []) is not None for u in uses):
+        return None
+    many = call.but(sources={n: replace(s, batch=heads) for n, s in call.sources.items()})
+    polarity, said = case.evidence.polarity(name)
+    for use in uses:
+        trial = _try(case, many, use, [])
+        if trial is not None and (polarity is None or use.polarity == polarity):
+            case.facts.setdefault("needs_heads", {})[name] = many
+            return _chosen(trial, polarity, said)
+    return None
 
 
 def _equal_lengths(case: Case, call: Call) -> Call:
@@ -104,7 +133,7 @@ def _streams(case: Case, call: Call, name: str) -> list[str]:
 
 
 def _options(case: Case, name: str, source: str) -> list[MaskUse]:
-    heads = case.evidence.number(r"(n|num|nb)?_?heads?|h|nhead|n_h|n|heads_?\w*") or 1
+    heads = case.evidence.number(HEAD_NAMES) or 1
     if name in case.signature.lengths:
         return [MaskUse(name, source, "lengths", "int", "keep")]
     options = list(encodings(name, source, heads))
@@ -116,13 +145,15 @@ def _options(case: Case, name: str, source: str) -> list[MaskUse]:
     if isinstance(case.design.mask, dict) and name == case.design.mask_argument:
         dtype = {"bool": "bool", "long": "int", "int": "int", "uint8": "int", "float": "float", "additive": "additive"}.get(str(case.design.mask.get("dtype", "bool")), "bool")
         options = [o for o in options if o.dtype == dtype] or options
-    polarity = case.evidence.polarity(name)[0]
-    return sorted(options, key=lambda o: _rank(o, dtype, polarity))
+    if dtype == "additive":
+        options = [o for o in options if o.dtype == "additive"] or options
+    polarity, shape = case.evidence.polarity(name)[0], case.evidence.shape(name)
+    return sorted(options, key=lambda o: _rank(o, dtype, polarity, shape))
 
 
-def _rank(use: MaskUse, dtype: str | None, polarity: str | None) -> tuple[int, int]:
-    """Usual shapes first; within a shape the dtype and polarity that the words name."""
-    return (SHAPES.index(use.shape), (0 if use.dtype == dtype else 1) * 2 + (0 if polarity in (None, use.polarity) else 1))
+def _rank(use: MaskUse, dtype: str | None, polarity: str | None, shape: str | None) -> tuple[int, int]:
+    """The shape that the words name, then usual ones; within a shape the dtype and polarity that the words name."""
+    return (-1 if use.shape == shape else SHAPES.index(use.shape), (0 if use.dtype == dtype else 1) * 2 + (0 if polarity in (None, use.polarity) else 1))
 
 
 def pattern(batch: int, keys: int) -> Tensor:
@@ -145,6 +176,9 @@ def _try(case: Case, call: Call, use: MaskUse, errors: list[str]) -> Trial | Non
         none = case.run(batch, call=call)
         some = masked(case, call, use, batch, keep)
         every = masked(case, call, use, batch, torch.ones_like(keep))
+        if some.shape != none.shape:
+            errors.append(f"a mask of shape {use.shape} changes the shape of the output")
+            return None
         leak = _leak(case, call, use, batch, keep, some)
         visible = _visible(case, call, use, batch, keep, some)
     except Exception as error:
@@ -203,7 +237,8 @@ def _agrees(trial: Trial, trials: list[Trial], polarity: str | None) -> bool:
 def _best(trials: list[Trial], polarity: str | None, name: str) -> Trial:
     """One that works; else the first usual encoding that changes anything; additive only when nothing else runs."""
     agreeing = [t for t in trials if _agrees(t, trials, polarity)] or trials
-    for wanted in (lambda t: t.works, lambda t: t.changes and t.use.dtype != "additive", lambda t: t.use.dtype != "additive"):
+    additive = any(t.use.dtype != "additive" for t in agreeing)
+    for wanted in (lambda t: t.works, lambda t: t.changes and not (additive and t.use.dtype == "additive"), lambda t: not (additive and t.use.dtype == "additive")):
         for trial in agreeing:
             if wanted(trial):
                 return trial

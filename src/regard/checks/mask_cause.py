@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -18,6 +20,7 @@ Cause = tuple[str | None, str, str]
 
 FIX = {
     "mask-inverted": "invert the mask where it is applied: masked_fill(~keep, -inf)",
+    "mask-dtype": "mask = mask.bool() first, or compare with == 0",
     "mask-ignored": "apply the mask to the scores before the softmax, on every path",
     "mask-wrong-source": "apply the context's mask to the keys",
     "mask-batch-head-order": "repeat_interleave(heads, 0) for scores folded as (B * H); or keep (B, 1, 1, S) and (B, H, T, S)",
@@ -48,6 +51,9 @@ def _kind(case: Case, call: Call, use: MaskUse) -> tuple[str | None, str]:
         return "mask-ignored", f"{use.parameter} never reaches the scores"
     if _flip_works(case, call, use):
         return "mask-inverted", f"with the opposite polarity {use.parameter} hides exactly what it should"
+    other = _other_dtype(case, call, use)
+    if other is not None:
+        return "mask-dtype", f"as {other} the mask works, as {use.dtype} it does not: an operator like ~ that means another thing for that dtype"
     if _alone_works(case, call, use):
         return "mask-batch-head-order", "one item alone is masked right; in a batch, (batch, head) rows get the mask of another item"
     try:
@@ -64,6 +70,24 @@ def _flip_works(case: Case, call: Call, use: MaskUse) -> bool:
         return leak(case, call, flipped(use), 5.0)[0] <= case.tolerance and leak(case, call, use, 5.0)[0] > case.big
     except Exception:
         return False
+
+
+def _other_dtype(case: Case, call: Call, use: MaskUse) -> str | None:
+    """Does the same 0/1 mask hide in another dtype?"""
+    for dtype in ("bool", "int", "float"):
+        if use.dtype in ("bool", "int", "float") and dtype != use.dtype and use.shape != "lengths":
+            other = replace(use, dtype=dtype)
+            try:
+                if leak(case, call, other, 5.0)[0] <= case.tolerance and _changes(case, call, other):
+                    return dtype
+            except Exception:
+                continue
+    return None
+
+
+def _changes(case: Case, call: Call, use: MaskUse) -> bool:
+    batch = case.sample(1, call=call)
+    return case.difference(masked(case, call, use, batch, keep_pattern(use, batch)), case.run(batch, call=call)) > case.tolerance
 
 
 def _alone_works(case: Case, call: Call, use: MaskUse) -> bool:

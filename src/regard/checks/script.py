@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from typing import Any
 
 from torch import nn
@@ -78,10 +79,12 @@ def _loading(case: Case, target: str) -> list[str] | None:
     if any(isinstance(v, DuckConfig) or not isinstance(v, (int, float, str, bool, type(None), tuple)) for v in init.values()):
         return None
     arguments = ", ".join(f"{k}={v!r}" for k, v in init.items())
+    module = inspect.getmodule(cls)
     file, _, name = target.rpartition(":")
+    if module is not None and module.__name__.startswith("regard_target_"):  # a file outside packages has no name to import
+        file, name = os.path.relpath(module.__file__ or ""), cls.__qualname__
     if file.endswith(".py"):
         return ["import runpy", f"model = runpy.run_path({file!r})[{name!r}]({arguments})"]
-    module = inspect.getmodule(cls)
     if module is None or module.__name__ in ("__main__",) or not isinstance(case.subject.pristine, nn.Module) or (not init and not _plain(cls)):
         return None
     return [f"from {module.__name__} import {cls.__qualname__}", f"model = {cls.__qualname__}({arguments})"]

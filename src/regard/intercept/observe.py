@@ -120,6 +120,13 @@ class observe:
         self.follower.softmaxes.clear()
         self.lineage.clear()
 
+    def _scaled(self, site: Site) -> Site:
+        """The site with the scalars that its query and key were multiplied by before the kernel."""
+        for name in ("query", "key"):
+            node = self.lineage.get(getattr(site, name))
+            setattr(site, f"{name}_factors", node.scalars() if node is not None else [])
+        return site
+
     def _follow(self, func, args: tuple, kwargs: dict, out: Any) -> None:
         if not isinstance(func, OpOverload):
             if is_flex(func):
@@ -140,7 +147,7 @@ class observe:
             if isinstance(arg, nn.Parameter):
                 self._learn(arg)
         if name in kernels.FUSED:
-            self._emit(kernels.fused_site(name, kernels.arguments(func, args, kwargs), out, **self._seen()))
+            self._emit(self._scaled(kernels.fused_site(name, kernels.arguments(func, args, kwargs), out, **self._seen())))
         elif name in kernels.NATIVE:
             self._emit(kernels.native_site(name, kernels.arguments(func, args, kwargs), out, **self._seen()))
         elif name in kernels.OPAQUE:

@@ -150,8 +150,8 @@ def gate_branches(case: Case) -> Verdict | None:
     References: Woo et al. 2018 (CBAM), equation 2.
     """
     gate = read_gate(case)
-    peak = case.evidence.says(r"\bamax\b|\.max\(|max_?pool|AdaptiveMaxPool|torch\.max", where="source")
-    mean = case.evidence.says(r"\.mean\(|avg_?pool|AdaptiveAvgPool|torch\.mean", where="source")
+    peak = case.evidence.says(r"\bamax\b|max_?pool|AdaptiveMaxPool|\.max\((dim\s*=\s*)?-?\d|torch\.max\(\w+, (dim\s*=\s*)?-?\d", where="source")
+    mean = case.evidence.says(r"\.mean\(|avg_?pool|AdaptiveAvgPool", where="source")
     case.need(peak is not None and mean is not None, "the source does not pool by maximum and by mean")
     case.need(gate.spatially_flat or gate.channel_flat, "neither a channel gate nor a spatial gate")
     dims = (2, 3) if gate.spatially_flat else (1,)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from regard.checks.call import Call
-from regard.checks.case import Case, Verdict
+from regard.checks.case import Case, NotExercised, Verdict
 from regard.checks.rule import rule
 from regard.checks.sites import Rows, row_sources, token_offset
 
@@ -48,12 +50,33 @@ def head_sees_each_token_once(case: Case) -> Verdict | None:
         for row in keys[complete]:
             if len(set(row.tolist())) < row.numel() and len(set(row.tolist())) > 1:
                 tokens = call.sources[call.keys].tokens
+                repeated = case.evidence.says(r"repeat_interleave|\.repeat\(|\.tile\(|\.expand\(", where="source") if _fewer_keys(case) else None
                 return Verdict(
-                    "error", f"the {row.numel()} keys of one head come from only {len(set(row.tolist()))} tokens: {[t % tokens for t in row.tolist()][:10]}", kind="head-split-order",
-                    measured=len(set(row.tolist())), allowed=row.numel(), example=f"{tokens} tokens", cause="the tensor is viewed into heads without moving the head axis", fix="view(B, T, H, D).transpose(1, 2)",
+                    "error", f"the {row.numel()} keys of one head come from only {len(set(row.tolist()))} tokens: {[t % tokens for t in row.tolist()][:10]}", kind="gqa-repeat-axis" if repeated else "head-split-order",
+                    measured=len(set(row.tolist())), allowed=row.numel(), example=f"{tokens} tokens",
+                    cause=f"keys are repeated along the sequence axis ({repeated}) before they are split into heads" if repeated else "the tensor is viewed into heads without moving the head axis",
+                    fix="split into heads, then repeat_interleave along the head axis" if repeated else "view(B, T, H, D).transpose(1, 2)",
                 )  # fmt: skip
     case.need(looked, "no head's keys could be followed to single tokens")
-    return None
+    return _even_length(case)
+
+
+def _even_length(case: Case) -> Verdict | None:
+    """The same at an even length: an odd one hides strides of two."""
+    source = case.call.sources[case.call.query]
+    if not case.call.free_length or source.tokens % 2 == 0 or case.call.is_cross or "even" in case.facts:
+        return None
+    call = case.call.but(sources={n: replace(s, grid=(source.tokens + 1,)) for n, s in case.call.sources.items()})
+    even = replace(case, call=call, cross=None, facts={"even": True, **{k: v for k, v in case.facts.items() if k in ("causal", "finite")}}, notes=[])
+    try:
+        return head_sees_each_token_once(even)
+    except NotExercised:
+        return None
+
+
+def _fewer_keys(case: Case) -> bool:
+    """Is a projection of keys narrower than that of queries (grouped heads)?"""
+    return case.design.kv_heads is not None or case.evidence.number(r"(n|num)?_?(kv_?(heads?|groups?)|groups?|rep|num_key_value_heads|kv|n_rep|num_queries_per_kv)") is not None
 
 
 @rule("ATT305", kinds=("wrong-source",))

@@ -29,14 +29,14 @@ def weights_transposed(case: Case) -> Verdict | None:
     """
     case.need(case.subject.is_module, "a function has no named projections")
     case.need_determinism()
-    run = watch(case, case.sample(), grad=True)
+    run = watch(case, case.sample(), grad=True)  # the graph leads from rows and columns to parameters
     looked = False
     for site in run.sites:
-        if site.query is None or site.key is None or site.kind != "softmax" or not site.query.requires_grad or site.softmax_axis != -2:
+        if site.query is None or site.key is None or site.kind != "softmax" or site.softmax_axis != -2:
             looked |= site.softmax_axis == -1
             continue
         looked = True
-        rows, columns = (_names(run.module, site, name) for name in ("query", "key"))
+        rows, columns = ([] if site.swapped else _names(run.module, site, name) for name in ("query", "key"))
         if site.swapped or (_only(rows, KEY, QUERY) and _only(columns, QUERY, KEY)):
             return Verdict("error", "the weights are contracted over the query axis: rows come from the key projection, columns from the query projection", kind="weights-transposed", measured=f"rows from {(rows or ['?'])[0]}, columns from {(columns or ['?'])[0]}", allowed="the reverse", where=site.where or None, cause="the weights are transposed before the product with the values", fix="weights @ v")
     case.need(looked, "no open softmax(q k^T) was seen")
