@@ -3,6 +3,7 @@
 import csv
 import itertools
 import json
+import re
 import time
 import xml.etree.ElementTree as ET
 
@@ -95,6 +96,28 @@ def test_the_value_under_the_cursor_is_the_captured_weight_at_every_zoom(page, t
             assert seen["weight"] == pytest.approx(weights[int(seen["query"]), int(seen["key"])], rel=FLOAT32)
         else:
             assert seen["key"] > seen["query"]
+
+
+def test_a_coarse_page_states_its_error_and_keeps_it(page, tmp_path, softmax_heads):
+    weights = softmax_heads(2, 128, 128, causal=False)
+    data = PageData(
+        "coarse", [TokenSequence("text", [f"t{i}" for i in range(128)])], [LayerMaps(0, "l", [0, 1], weights=weights)]
+    )
+    page.open(data, tmp_path, max_bytes=125_000)
+    stated = re.fullmatch(
+        r"Values are stored in (\d+) steps \(square-root scale up to ([\d.]+)\): the error stands beside each value, and is at most ([\d.e-]+)\.",
+        page.text("#format"),
+    )
+    assert stated, page.text("#format")
+    levels, top = int(stated[1]) - 1, float(weights[0].max())
+    assert float(stated[2]) == pytest.approx(top, rel=1e-3)
+    assert float(stated[3]) == pytest.approx(top * (levels + 0.25) / levels**2, rel=1e-3)
+    for query, key in ((5, 99), (64, 64), (127, 0), tuple(np.argwhere(weights[0] == top)[0])):
+        point_at_cell(page, query, key, (0, 128, 0, 128))
+        seen = page.readout()
+        code = round(levels * (weights[0, query, key] / top) ** 0.5)
+        assert seen["error"] == pytest.approx(top * (code + 0.25) / levels**2, rel=1e-3)
+        assert abs(seen["weight"] - weights[0, query, key]) <= seen["error"] * (1 + 1e-5)
 
 
 def test_the_colour_of_a_cell_is_that_of_its_weight_on_the_bar(page, text_page, tmp_path):

@@ -39,6 +39,7 @@ def test_eight_bit_codes_restore_within_the_bound_that_the_page_states(levels, v
 def test_the_bound_is_tight_so_that_a_wrong_code_would_break_it():
     codes, top = quantise(np.linspace(0, 1, 10_001, dtype=np.float32), 63)
     error = np.abs(restore(codes, top, 63) - np.linspace(0, 1, 10_001))
+    assert (error <= error_bound(codes, top, 63) + ROUNDING).all()
     assert (error > 0.9 * error_bound(codes, top, 63)).any()
     assert (
         np.abs(restore(np.minimum(codes + 1, 63), top, 63) - np.linspace(0, 1, 10_001)) > error_bound(codes, top, 63)
@@ -68,7 +69,8 @@ def test_a_small_page_holds_exact_numbers_and_asks_for_nothing_outside(text_page
     assert (np.frombuffer(block_of(page, "weights.1.2"), "<f4") == text_page.layers[1].weights[2].reshape(-1)).all()
     markup = re.sub(r'<script type="(application/json|text/plain)".*?</script>', "", page, flags=re.S)
     assert not re.search(
-        r"https?://(?!www\.w3\.org/2000/svg)|//cdn|@import|url\((?!#plot|#scale)|<script src|fetch\(|XMLHttpRequest", markup
+        r"https?://(?!www\.w3\.org/2000/svg)|//cdn|@import|url\((?!#plot|#scale)|<script src|fetch\(|XMLHttpRequest",
+        markup,
     )
 
 

@@ -14,18 +14,28 @@ function readBlock(about) {
 
 async function decode(about) {
   const text = document.querySelector(`script[data-block="${about.block}"]`).textContent;
-  const packed = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const stream = new Blob([bytesOf(text)]).stream().pipeThrough(new DecompressionStream("gzip"));
   const buffer = await new Response(stream).arrayBuffer();
   const count = about.shape.reduce((a, b) => a * b, 1);
   if (about.format === "f32") return new Float32Array(buffer);
   if (about.format === "f16") return halves(new Uint16Array(buffer));
   const bytes = new Uint8Array(buffer);
-  if (about.format === "bits") return Uint8Array.from({ length: count }, (_, i) => (bytes[i >> 3] >> (i & 7)) & 1);
+  if (about.format === "bits") {
+    const bits = new Uint8Array(count);
+    for (let i = 0; i < count; i++) bits[i] = (bytes[i >> 3] >> (i & 7)) & 1;
+    return bits;
+  }
   const table = Float32Array.from({ length: 256 }, (_, q) => about.top * (q / about.levels) ** 2);
   const values = new Float32Array(count);
   for (let i = 0; i < count; i++) values[i] = table[bytes[i]];
   return values;
+}
+
+function bytesOf(text) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  const letters = atob(text), bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i);
+  return bytes;
 }
 
 let halfTable = null;

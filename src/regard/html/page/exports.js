@@ -50,11 +50,8 @@ function svgText() {
   return parts.join("\n");
 }
 
-function picture(values, scale, x, y) {
-  const rows = values.rows, columns = values.columns, high = rows.length - 1, wide = columns.length - 1, sheet = Object.assign(document.createElement("canvas"), { width: wide, height: high });
-  const image = new ImageData(wide, high);
-  values.values.forEach((value, i) => Number.isNaN(value) || image.data.set([...colour(scale, value), 255], 4 * i));
-  sheet.getContext("2d").putImageData(image, 0, 0);
+function picture({ rows, columns, values }, scale, x, y) {
+  const high = rows.length - 1, wide = columns.length - 1, sheet = sheetOf(values, wide, high, scale);
   const width = x(columns[0] + wide * (columns[1] - columns[0])) - x(columns[0]), height = y(rows[0] + high * (rows[1] - rows[0])) - y(rows[0]);
   return `<image x="${x(columns[0])}" y="${y(rows[0])}" width="${width}" height="${height}" preserveAspectRatio="none" style="image-rendering:pixelated" href="${sheet.toDataURL()}"/>`;
 }

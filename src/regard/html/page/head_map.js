@@ -75,7 +75,14 @@ function evenMass(map, a, b) {
 }
 
 // The values of a view: a grid of bins with their limits. `step` is how many cells of an exact map are joined a side.
+// The last answer is kept, so that moving the cursor costs no sums.
 function valuesInView(map, view, step, options) {
+  const key = [view.q0, view.q1, view.k0, view.k1, step, options.noSink, options.lift, options.pool].join();
+  if (map.lastView?.key !== key) map.lastView = { key, found: findValues(map, view, step, options) };
+  return map.lastView.found;
+}
+
+function findValues(map, view, step, options) {
   const rows = map.exact ? regular(view.q0, view.q1, step, map.T) : within(map.entry.queryEdges, view.q0, view.q1);
   const columns = map.exact ? regular(view.k0, view.k1, step, map.S) : within(map.entry.keyEdges, view.k0, view.k1);
   const values = new Float32Array((rows.edges.length - 1) * (columns.edges.length - 1));
@@ -107,7 +114,7 @@ function headScale(map, options) {
   const key = `${options.noSink}|${options.lift}|${options.log}|${options.pool}`;
   if (!map.scales.has(key)) {
     const step = map.exact ? Math.max(1, Math.ceil(Math.max(map.T, map.S) / 1024)) : 1;
-    const all = valuesInView(map, { q0: 0, q1: map.T, k0: 0, k1: map.S }, step, options);
+    const all = findValues(map, { q0: 0, q1: map.T, k0: 0, k1: map.S }, step, options);
     map.scales.set(key, scaleFor(all.values, options));
   }
   return map.scales.get(key);

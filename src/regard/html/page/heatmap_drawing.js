@@ -33,20 +33,14 @@ function drawMap(canvas, map, view, values, scale, cursor) {
 }
 
 // Even bins are one image, scaled without smoothing; uneven bins (a pooled map) are rectangles.
-function drawCells(context, { rows, columns, values }, scale, x, y) {
-  const high = rows.length - 1, wide = columns.length - 1;
+function drawCells(context, shown, scale, x, y) {
+  const { rows, columns, values } = shown, high = rows.length - 1, wide = columns.length - 1;
   if (high * wide > 20000) {
-    const image = new ImageData(wide, high), from = MAPS[scale.map];
-    for (let i = 0; i < values.length; i++) {
-      if (Number.isNaN(values[i])) continue; // stays transparent: the grey below shows
-      const at = 3 * place(scale, values[i]);
-      image.data.set([from[at], from[at + 1], from[at + 2], 255], 4 * i);
-    }
-    const sheet = Object.assign(document.createElement("canvas"), { width: wide, height: high });
-    sheet.getContext("2d").putImageData(image, 0, 0);
+    const key = JSON.stringify(scale);
+    if (shown.sheetScale !== key) Object.assign(shown, { sheet: sheetOf(values, wide, high, scale), sheetScale: key });
     context.imageSmoothingEnabled = false;
     const step = { q: rows[1] - rows[0], k: columns[1] - columns[0] };
-    context.drawImage(sheet, x(columns[0]), y(rows[0]), x(columns[0] + wide * step.k) - x(columns[0]), y(rows[0] + high * step.q) - y(rows[0]));
+    context.drawImage(shown.sheet, x(columns[0]), y(rows[0]), x(columns[0] + wide * step.k) - x(columns[0]), y(rows[0] + high * step.q) - y(rows[0]));
     return;
   }
   const ratio = window.devicePixelRatio || 1, whole = (at) => Math.round(at * ratio) / ratio;
@@ -57,6 +51,22 @@ function drawCells(context, { rows, columns, values }, scale, x, y) {
       const left = whole(x(columns[b])), top = whole(y(rows[a])); // whole pixels: no seams between cells
       context.fillRect(left, top, whole(x(columns[b + 1])) - left, whole(y(rows[a + 1])) - top);
     }
+}
+
+// One pixel per cell; a cell that may not be attended to stays transparent, so that the grey below shows.
+function sheetOf(values, wide, high, scale) {
+  const image = new ImageData(wide, high), from = MAPS[scale.map], pixels = image.data;
+  for (let i = 0; i < values.length; i++) {
+    if (Number.isNaN(values[i])) continue;
+    const at = 3 * place(scale, values[i]);
+    pixels[4 * i] = from[at];
+    pixels[4 * i + 1] = from[at + 1];
+    pixels[4 * i + 2] = from[at + 2];
+    pixels[4 * i + 3] = 255;
+  }
+  const sheet = Object.assign(document.createElement("canvas"), { width: wide, height: high });
+  sheet.getContext("2d").putImageData(image, 0, 0);
+  return sheet;
 }
 
 function drawChosen(context, x, y, size, cursor) {
