@@ -118,8 +118,9 @@ class WindowAttention(nn.Module):
         cut = self.partition(index(pixels.shape[1]), index(pixels.shape[2]))  # plain numbers, also while compiling
         qkv, bias = self._project(pixels, cut), self.position_bias()
         rows = []
-        for down in cut.rows:
-            row = [self._cells(qkv, bias, down, right) for right in cut.columns]
+        for down, band in zip(cut.rows, _apart(qkv, cut.rows, dim=1)):
+            parts = zip(cut.columns, _apart(band, cut.columns, dim=2))
+            row = [self._cells(part, bias, down, right) for right, part in parts]
             rows.append(torch.cat(row, dim=2) if len(row) > 1 else row[0])
         mixed = torch.cat(rows, dim=1) if len(rows) > 1 else rows[0]  # (B, H, W, C)
         return self.out_proj(_reordered(mixed, cut, back=True))
@@ -132,10 +133,10 @@ class WindowAttention(nn.Module):
         (down_count, right_count), (rows, columns) = cut.counts, self.window_size
         weights = x.new_zeros(len(x), self.num_heads, down_count, right_count, rows, columns, rows, columns)
         above = 0
-        for down in cut.rows:
+        for down, band in zip(cut.rows, _apart(qkv, cut.rows, dim=1)):
             before = 0
-            for right in cut.columns:
-                seen = self._cell_weights(qkv, bias, down, right)  # (B, h, n, m, i, j, i, j) with cells of i x j
+            for right, part in zip(cut.columns, _apart(band, cut.columns, dim=2)):
+                seen = self._cell_weights(part, bias, down, right)  # (B, h, n, m, i, j, i, j) with cells of i x j
                 i, j = down.size, right.size
                 weights[:, :, above : above + down.count, before : before + right.count, :i, :j, :i, :j] = seen
                 before += right.count
@@ -167,24 +168,23 @@ class WindowAttention(nn.Module):
             bias = torch.cat([self.q_bias, torch.zeros_like(self.q_bias), self.v_bias])
         return _reordered(F.linear(pixels, self.qkv.weight, bias), cut)
 
-    def _cells(self, qkv: Tensor, bias: Tensor, down: Segment, right: Segment) -> Tensor:
-        """Attention inside the cells of one size: (B, rows, columns, C) of that part of the image."""
-        query, key, value, added, scale = self._split(qkv, bias, down, right)
+    def _cells(self, part: Tensor, bias: Tensor, down: Segment, right: Segment) -> Tensor:
+        """Attention inside the cells of one size: (B, rows, columns, 3 C) of that part of the image to (.., C)."""
+        query, key, value, added, scale = self._split(part, bias, down, right)
         dropout = self.dropout if self.training else 0.0
         mixed = attention(query, key, value, bias=added, scale=scale, dropout=dropout)  # (B n, h, N, D)
-        windows = mixed.transpose(1, 2).reshape(len(qkv), down.count * right.count, down.size * right.size, -1)
+        windows = mixed.transpose(1, 2).reshape(len(part), down.count * right.count, down.size * right.size, -1)
         return window_merge(windows, (down.size, right.size), (down.count * down.size, right.count * right.size))
 
-    def _cell_weights(self, qkv: Tensor, bias: Tensor, down: Segment, right: Segment) -> Tensor:
-        query, key, _, added, scale = self._split(qkv, bias, down, right)
+    def _cell_weights(self, part: Tensor, bias: Tensor, down: Segment, right: Segment) -> Tensor:
+        query, key, _, added, scale = self._split(part, bias, down, right)
         weights = attention_weights(query, key, bias=added, scale=scale)  # (B n, h, N, N)
         cell = (down.size, right.size)
-        shaped = weights.reshape(len(qkv), down.count, right.count, self.num_heads, *cell, *cell)
+        shaped = weights.reshape(len(part), down.count, right.count, self.num_heads, *cell, *cell)
         return shaped.permute(0, 3, 1, 2, 4, 5, 6, 7)
 
-    def _split(self, qkv: Tensor, bias: Tensor, down: Segment, right: Segment):
+    def _split(self, part: Tensor, bias: Tensor, down: Segment, right: Segment):
         """Query, key and value (B n, h, N, D) of the n cells of one size, their bias (1, h, N, N), and the scale."""
-        part = qkv[:, down.start : down.stop, right.start : right.stop]
         windows = window_partition(part, (down.size, right.size))  # (B, n, N, 3 C)
         query, key, value = windows.flatten(0, 1).unflatten(2, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         added = bias[:, : down.size, : right.size, : down.size, : right.size].flatten(3, 4).flatten(1, 2)[None]
@@ -197,6 +197,11 @@ class WindowAttention(nn.Module):
 def both(size: int | tuple[int, int]) -> tuple[int, int]:
     """Rows and columns, from one number or two."""
     return (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
+
+
+def _apart(pixels: Tensor, segments: tuple[Segment, ...], *, dim: int) -> tuple[Tensor, ...]:
+    """One part per segment. By one split: slices would each give back a gradient of the whole image, mostly zeros."""
+    return pixels.split([segment.count * segment.size for segment in segments], dim=dim)
 
 
 def _unit(x: Tensor) -> Tensor:
