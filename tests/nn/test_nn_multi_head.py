@@ -62,6 +62,9 @@ def test_cross_attention_is_the_formula_for_any_head_counts_and_widths(heads, wi
     inspected = layer.inspect(query, key, value)
     torch.testing.assert_close(inspected.output, expected, atol=EXACT, rtol=0)
     assert inspected.weights.shape == (B, heads[0], *lengths)
+    v = layer.v_proj(value).view(B, lengths[1], heads[1], -1).transpose(1, 2)
+    joined = inspected.weights @ v.repeat_interleave(heads[0] // heads[1], dim=1)
+    torch.testing.assert_close(layer.out_proj(joined.transpose(1, 2).flatten(2)), expected, atol=EXACT, rtol=0)
 
 
 def test_the_layers_mask_and_the_calls_mask_must_both_attend():
@@ -209,6 +212,7 @@ def test_autocast_is_followed_by_layer_and_cache():
         full = layer(x)
         cache = layer.new_cache(B, T)
         parts = torch.cat([layer(x[:, :2], cache=cache), layer(x[:, 2:], cache=cache)], dim=1)
+        assert torch.equal(layer(x.bfloat16()), full)  # what a layer before this one would hand over
     assert full.dtype == parts.dtype == cache.key.dtype == torch.bfloat16
     torch.testing.assert_close(parts, full, atol=0.05, rtol=0)  # two roundings of 8 bits at values near 1
 
