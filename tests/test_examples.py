@@ -263,3 +263,15 @@ def test_the_checker_has_nothing_against_what_is_right(name):
     assert report.status == "checked", report.reason
     assert report.counts["passed"] > 0
     assert [(f.rule, f.name, f.message) for f in report.errors] == []
+
+
+@checker_is_there
+def test_the_script_of_a_finding_shows_it_without_regard(monkeypatch):
+    import regard
+
+    monkeypatch.chdir(PLACE.parents[1])
+    report = regard.check("examples/tutorial_attention.py:SentenceAttention", select=["ATT601"])
+    (finding,) = report.errors
+    assert "regard" not in finding.script
+    done = subprocess.run([sys.executable, "-c", finding.script], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout.strip()) == (0, "finite: False"), done.stderr
