@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.nn.feature_map import Gated, check_map, reduced_channels
+from regard.nn.feature_map import Gated, check_map, is_channels_last, reduced_channels
 from regard.nn.identity_start import blend_gate, make_blend
 from regard.nn.map_pooling import mean_over_columns, mean_over_rows
 
@@ -71,13 +71,20 @@ class CoordinateAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, H, W) to the same: `x` times the gate of its row times the gate of its column."""
-        by_row, by_column = self.gate(x)
-        return x * by_column * by_row
+        return _times(x, *self.gate(x))
 
     def inspect(self, x: Tensor) -> Gated:
         """The output and {"rows": (B, C, H, 1), "columns": (B, C, 1, W)}; output = x * rows * columns."""
         by_row, by_column = self.gate(x)
-        return Gated(x * by_column * by_row, {"rows": by_row, "columns": by_column})
+        return Gated(_times(x, by_row, by_column), {"rows": by_row, "columns": by_column})
 
     def extra_repr(self) -> str:
         return f"{self.channels}, bottleneck={self.conv1.out_channels}"
+
+
+def _times(x: Tensor, by_row: Tensor, by_column: Tensor) -> Tensor:
+    """x * by_column * by_row, through the channels' own axis where they lie side by side: forward, and the sums backward."""
+    if not is_channels_last(x):
+        return x * by_column * by_row
+    pixels, down, right = (part.permute(0, 2, 3, 1) for part in (x, by_row, by_column))
+    return (pixels * right.contiguous() * down.contiguous()).permute(0, 3, 1, 2)
