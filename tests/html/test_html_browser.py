@@ -10,6 +10,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
+from regard.html.build import build_page, iframe
 from regard.html.page_data import LayerMaps, PageData, TokenSequence
 
 pytestmark = pytest.mark.browser
@@ -405,6 +406,40 @@ def test_a_pooled_layer_shows_bins_exact_rows_and_no_single_weight_that_was_not_
     even = np.tril(np.ones((count, count))) / np.arange(1, count + 1)[:, None]
     expected = np.log2(mass[0, 3, 1] / even[96:128, 32:64].sum(1).mean())
     assert page.readout()["shown"] == pytest.approx(expected, abs=1e-4)
+    assert page.errors() == []
+
+
+def test_a_file_that_was_cut_off_says_so_and_a_broken_block_too(page, text_page, tmp_path):
+    page.open(text_page, tmp_path)
+    text = page.path.read_text(encoding="utf-8")
+    cut = tmp_path / "cut.html"
+    cut.write_text(text[: len(text) // 3], encoding="utf-8")
+    page.driver.get(cut.as_uri())
+    assert "the file was cut off" in page.find("#failure").text
+    broken = tmp_path / "broken.html"
+    broken.write_text(re.sub(r'(data-block="weights.0.0">).{60}', r"\1" + "A" * 60, text), encoding="utf-8")
+    page.driver.get(broken.as_uri())
+    page.settle()
+    assert page.find("#failure").is_displayed()
+    assert "Loading" not in page.find("#failure").text
+    assert page.errors()
+
+
+def test_two_pages_in_one_notebook_do_not_disturb_each_other(page, text_page, tmp_path):
+    frames = iframe(build_page(text_page, language="en")) + iframe(build_page(text_page, language="zh"))
+    (tmp_path / "notebook.html").write_text(
+        f"<!doctype html><meta charset=utf-8><body>{frames}</body>", encoding="utf-8"
+    )
+    page.driver.get((tmp_path / "notebook.html").as_uri())
+    titles = []
+    for frame in page.driver.find_elements("css selector", "iframe"):
+        page.driver.switch_to.frame(frame)
+        deadline = time.monotonic() + 20
+        while page.run("return document.documentElement.dataset.ready") != "yes" and time.monotonic() < deadline:
+            time.sleep(0.05)
+        titles.append(page.text("#map-title"))
+        page.driver.switch_to.default_content()
+    assert titles == ["layer 0, head 0", "第 0 层 · 头 0"]
     assert page.errors() == []
 
 

@@ -1,5 +1,6 @@
 // Starts the parts, shows the first head, and says when the page is ready.
 async function main() {
+  if (typeof DecompressionStream === "undefined") throw new Error("This browser cannot unpack the page (no DecompressionStream). Chrome 80, Firefox 113, Safari 16.4 or later can.");
   const wanted = document.documentElement.dataset.language;
   state.language = wanted === "auto" ? (navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en") : wanted;
   state.score = scoreNames()[0] ?? null;
@@ -10,6 +11,8 @@ async function main() {
   listen(["heads", "language"], showNotes);
   state.layer = -1; // so that the first choice is a change
   await change({ layer: 0, head: 0 });
+  if (!heads.a) return; // what went wrong is on the page
+  document.getElementById("failure").hidden = true;
   let width = window.innerWidth;
   window.addEventListener("resize", () => {
     if (window.innerWidth !== width) announce(["theme"]);

@@ -13,6 +13,7 @@ function listen(names, draw) {
 }
 
 function announce(changed) {
+  if (!heads.a) return; // still loading
   for (const { names, draw } of listeners) if (changed.some((name) => names.has(name))) draw(changed);
 }
 
@@ -29,7 +30,7 @@ async function change(patch) {
     if (mine !== loads) return; // a later choice is on its way
     const before = heads.a;
     Object.assign(heads, { a, b });
-    if (before === null || before.T !== a.T || before.S !== a.S) Object.assign(state, { view: whole(a), query: null, key: null });
+    if (before === null || before.entry.queries !== a.entry.queries || before.entry.keys !== a.entry.keys) Object.assign(state, { view: whole(a), query: null, key: null });
     if (!sameSizes()) state.difference = false;
     announce([...changed, "heads", "view", "query", "key"]);
   } catch (error) {
