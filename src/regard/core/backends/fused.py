@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.core.backends import kernel
 from regard.core.call import Call
 from regard.core.transform import under_vmap
 
@@ -54,6 +55,10 @@ class Fused:
             made.append(
                 f"{' & '.join(map(repr, odd))} written out as T x S booleans: the kernel knows no other form of it"
             )
+        elif _two_masks(call):
+            made.append(
+                "padding goes in as a mask of keys beside the causal flag; nothing of size T x S is written out"
+            )
         elif form.banded and not (form.causal and call.bias is None):
             made.append(
                 f"{call.mask!r} written out as T x S booleans: the kernel knows only causal() from position 0, alone"
@@ -67,6 +72,12 @@ class Fused:
             value = F.pad(value, (0, D - Dv))
         elif Dv > D:
             query, key = F.pad(query, (0, Dv - D)), F.pad(key, (0, Dv - D))
+        if _two_masks(call):
+            keep = call.structure.key_mask(call.places())
+            query, key, value = kernel.as_autocast(query, key, value)
+            added = _additive(keep, None, query.dtype)
+            output, _ = kernel.forward(query, key, value, causal=True, added=added, scale=call.scale)
+            return output[..., :Dv] if Dv < D else output
         causal = call.structure.causal and call.bias is None
         added, alive = (None, None) if causal else _lowered(call)
         output = F.scaled_dot_product_attention(
@@ -74,6 +85,13 @@ class Fused:
         )
         output = output[..., :Dv] if Dv < D else output
         return output if alive is None else output.masked_fill(~alive, 0.0)
+
+
+def _two_masks(call: Call) -> bool:
+    """Whether the mask is causal from position 0 and key padding, which the kernel takes side by side."""
+    form = call.structure
+    causal = form.left is None and form.right == 0 and isinstance(form.offset, int) and form.offset == 0
+    return causal and form.plain and len(form.padding) > 0 and call.bias is None and kernel.refuses(call) is None
 
 
 def _lowered(call: Call) -> tuple[Tensor | None, Tensor | None]:
