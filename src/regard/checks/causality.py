@@ -13,6 +13,10 @@ from regard.checks.sites import attention_sites, causal_matrix
 WORDS = r"\bcausal|autoregress|decoder-only|left[- ]to[- ]right|no peeking|cannot see the future|look[- ]ahead mask|masked self[- ]attention"
 
 
+STRONG = r"\bcausal( multi-?head)?( self)?[- ]attention|^causal\b|causal:|(?<![a-z])Causal(?=[A-Z]\w*)|autoregressive (self-)?attention"
+WEAKENED = r"non-?causal|not causal|if causal|causal (is|=|or)|optional|bidirectional|whether"
+
+
 def causal_intent(case: Case, sees: Tensor) -> tuple[str | None, str]:
     """(what says so, kind of fault) — or (None, "") when nothing says so. Kind "question" when only words do."""
     if case.design.causal is False:
@@ -32,6 +36,9 @@ def causal_intent(case: Case, sees: Tensor) -> tuple[str | None, str]:
             return f"{name}=True", "causal-missing"
     if any(call_role(n) in ("mask", "causal_option") for n in [*case.signature.masks, *case.signature.options]):
         return None, ""  # the caller brings the mask
+    strong = case.evidence.says(STRONG)
+    if strong and not case.evidence.says(WEAKENED):
+        return f"its text says {strong.strip()!r}", "causal-missing"
     said = case.evidence.says(WORDS)
     return (f"its text says {said!r}", "question") if said else (None, "")
 

@@ -6,6 +6,7 @@ import itertools
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,13 +15,21 @@ from torch import Tensor, nn
 from regard.checks import sizes
 from regard.checks.call import Call, Source
 from regard.checks.layout import Layout, output_layout
-from regard.checks.shape_names import layout_hint
 from regard.checks.plan import Signature, cross_plans, fixed_arguments, read_signature, stream_plans
+from regard.checks.shape_names import layout_hint
 from regard.checks.subject import Subject, describe_error
 
-SECONDS = 20.0  # for finding one call
+SECONDS = 8.0  # of the processor, for finding one call
 BATCHES = (3, 2, 1)
 KERNEL_HEADS = 4
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a call did not run, and how far into the forward it came (the line)."""
+
+    text: str
+    line: int = 0
 
 
 class NotCallable(Exception):
@@ -31,20 +40,17 @@ def infer_call(subject: Subject, signature: Signature | None = None) -> Call:
     """The first plan that runs and gives a float tensor.
 
     Raises:
-        NotCallable: with the error of the likeliest plan.
+        NotCallable: with the error of the attempt that came furthest.
     """
     signature = signature or read_signature(subject.forward)
-    errors: list[str] = []
-    for plan in stream_plans(signature):
-        call = _try_plan(subject, signature, plan, errors)
+    errors: list[Failure] = []
+    last = time.process_time() + SECONDS
+    for plan in [*stream_plans(signature), *cross_plans(signature)]:  # an argument may be optional in name only
+        call = _try_plan(subject, signature, plan, errors, last)
         if call is not None:
             return call
-    for plan in cross_plans(signature):  # an argument may be optional in name only
-        call = _try_plan(subject, signature, plan, errors)
-        if call is not None:
-            return call
-    first = errors[0] if errors else "it takes no tensor argument that we could find"
-    raise NotCallable(f"{first} ({len(errors)} attempts)")
+    best = max(errors, key=lambda e: e.line).text if errors else "it takes no tensor argument that we could find"
+    raise NotCallable(f"{best} ({len(errors)} attempts)")
 
 
 def infer_cross(subject: Subject, signature: Signature, primary: Call) -> Call | None:
@@ -53,18 +59,19 @@ def infer_cross(subject: Subject, signature: Signature, primary: Call) -> Call |
         return None
     plans = [p for p in stream_plans(signature) if len(set(p.values())) > 1] + cross_plans(signature)
     for plan in plans:
-        call = _try_plan(subject, signature, plan, [], like=primary)
+        call = _try_plan(subject, signature, plan, [], time.process_time() + SECONDS, like=primary)
         if call is not None:
             return call
     return None
 
 
-def _try_plan(subject: Subject, signature: Signature, plan: dict[str, str], errors: list[str], like: Call | None = None) -> Call | None:
-    start = time.process_time()
+def _try_plan(
+    subject: Subject, signature: Signature, plan: dict[str, str], errors: list[Failure], last: float, like: Call | None = None
+) -> Call | None:
     hint = layout_hint(subject.forward, next(iter(plan)))
     wanted: dict[str, int] = {}  # layout -> the width that an error message asked for
     for sources in _source_candidates(subject.pristine, plan, like, hint):
-        if time.process_time() - start > SECONDS:
+        if time.process_time() > last:
             return None
         first = next(iter(sources.values()))
         if first.layout.axes in wanted and wanted[first.layout.axes] not in [s.width for s in sources.values()]:
@@ -72,7 +79,7 @@ def _try_plan(subject: Subject, signature: Signature, plan: dict[str, str], erro
         call = attempt(subject, signature, plan, sources, errors)
         if call is not None:
             return call
-        asked = width_asked(errors[-1])
+        asked = width_asked(errors[-1].text)
         if asked is not None and asked not in [s.width for s in sources.values()] and asked in sizes.widths(subject.pristine):
             wanted[first.layout.axes] = asked
     return None
@@ -87,28 +94,46 @@ def width_asked(error: str) -> int | None:
     return None
 
 
-def attempt(subject: Subject, signature: Signature, plan: dict[str, str], sources: dict[str, Source], errors: list[str]) -> Call | None:
-    """The call with these sources if it runs, else None (its error is appended)."""
+def attempt(
+    subject: Subject, signature: Signature, plan: dict[str, str], sources: dict[str, Source], errors: list[Failure]
+) -> Call | None:
+    """The call with these sources if it runs, else None (the reasons are appended)."""
     query = next((s for s in ("query", "x") if s in sources), next(iter(sources)))
-    fixed = fixed_arguments(signature, sources[query].grid)
-    call = Call(sources, plan, fixed, query=query)
+    for fixed in fixed_arguments(signature, sources[query].grid):
+        call = Call(sources, plan, fixed, query=query)
+        found = _attempt(subject, call, errors)
+        if found is not None:
+            return found
+    return None
+
+
+def _attempt(subject: Subject, call: Call, errors: list[Failure]) -> Call | None:
     generator = torch.Generator().manual_seed(1)
-    tokens = {n: s.sample(generator) for n, s in sources.items()}
-    try:
-        raw = subject.call(call.lay_out(tokens, subject.dtype), module=_throwaway(subject))
+    tokens = {n: s.sample(generator) for n, s in call.sources.items()}
+    kwargs = call.lay_out(tokens, subject.dtype)
+    try:  # on one object, since most attempts fail; what runs must also run on a fresh one
+        raw = subject.call(kwargs, module=subject.trial())
+        raw = subject.call(kwargs, module=subject.instance(fresh=True))
     except Exception as error:
-        errors.append(describe_error(error))
+        errors.append(Failure(describe_error(error), _line_in(error, subject.forward)))
         return None
-    found = main_tensor(raw, sources[query], sources[call.keys])
+    query = call.sources[call.query]
+    found = main_tensor(raw, query, call.sources[call.keys])
     if found is None:
-        errors.append(f"it returned {type(raw).__name__} without a float tensor of {sources[query].batch} items")
+        errors.append(Failure(f"it returned {type(raw).__name__} without a float tensor of {query.batch} items", 1 << 20))
         return None
     path, layout, follows = found
     return call.but(output=path, output_layout=layout, follows=follows)
 
 
-def _throwaway(subject: Subject) -> Any:
-    return subject.instance(fresh=True)
+def _line_in(error: BaseException, forward: Any) -> int:
+    """The last line of the forward that the error passed through."""
+    code, line, trace = getattr(forward, "__code__", None), 0, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code is code:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
 
 
 def _source_candidates(module: Any, plan: dict[str, str], like: Call | None, hint: str | None) -> Iterator[dict[str, Source]]:
@@ -139,6 +164,8 @@ def _with_context(module: Any, names: list[str], layout: Layout, batch: int, gri
         return
     for other in _other_lengths(source):
         yield {names[0]: source, names[1]: Source(layout, batch, other, width, heads, source.vocabulary)}
+    if layout.axes == "BKLD":  # one head of keys and values for all
+        yield {names[0]: source, names[1]: Source(Layout("BLD"), batch, _other_lengths(source)[0], width)}
     for w in sizes.widths(module)[:6]:
         if w != width and isinstance(module, nn.Module):
             yield {names[0]: source, names[1]: Source(layout, batch, _other_lengths(source)[0], w, heads)}
@@ -179,7 +206,7 @@ def _grids(module: Any, layout: Layout) -> list[tuple[int, ...]]:
         return [(n,) for n in sizes.lengths(module)]
     if directions == 2:
         return list(sizes.grids(module)[:24])
-    return [(2, 4, 6), (4, 8, 8), (8, 7, 7)]
+    return list(dict.fromkeys([(2, 4, 6), (4, 8, 8), (8, 7, 7), *((n, 4, 6) for n in sizes.lengths(module) if n <= 8)]))
 
 
 def _widths(module: Any, layout: Layout, names: list[str], grid: tuple[int, ...]) -> list[int]:

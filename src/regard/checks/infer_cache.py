@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -30,6 +30,7 @@ class CacheUse:
     make: Callable[[], Any] | None = None
     reset: str | None = None
     position: str | None = None
+    position_form: str = "int"  # or "tensor": places of the new tokens, (T,)
     options: dict[str, Any] | None = None
 
     def describe(self) -> dict[str, Any]:
@@ -55,7 +56,8 @@ def _candidates(case: Case) -> list[CacheUse]:
     flags |= {n: True for n in signature.cache_options if n not in flags}
     position = signature.cache_positions[0] if signature.cache_positions else None
     out = []
-    for parameter in signature.caches:
+    returned = [n for n in signature.unknown if signature_default_none(case, n)]
+    for parameter in [*signature.caches, *returned]:
         for options in ({}, flags) if flags else ({},):
             maker = [*_annotated(case, parameter), *_maker(case)]
             out.append(CacheUse("returned", parameter, options=options, position=position))
@@ -66,7 +68,11 @@ def _candidates(case: Case) -> list[CacheUse]:
         out.append(CacheUse("internal", reset=_reset(case), options={}, position=position))
     elif position or flags:
         out.append(CacheUse("slots", options=flags, position=position, reset=_reset(case)))
-    return out
+    return [replace(u, position_form=form) for u in out for form in (("int", "tensor") if position else ("int",))]
+
+
+def signature_default_none(case: Case, name: str) -> bool:
+    return case.subject.signature().parameters[name].default is None
 
 
 def _reset(case: Case) -> str | None:
@@ -118,7 +124,8 @@ class Stream:
         if use.parameter is not None and (self.state is not None or use.style == "filled"):
             kwargs[use.parameter] = self.state
         if use.position is not None:
-            kwargs[use.position] = self.position
+            n = chunk[self.call.query].shape[1]
+            kwargs[use.position] = self.position if use.position_form == "int" else torch.arange(self.position, self.position + n)
         with untouched_globals(case.seed), torch.no_grad():
             raw = invoke(self.module, {k: v if k == use.parameter else clone(v) for k, v in kwargs.items()})
         if use.style == "returned":

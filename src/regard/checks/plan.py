@@ -69,9 +69,7 @@ def _place(out: Signature, p: inspect.Parameter) -> None:
     first = required and not out.streams
     if first and role not in ("mask", "lengths", "cache") and not _plain_number(p):
         out.streams.append(p.name)
-    elif required and p.name.lower() in SIZE_NAMES and _sizes_follow(out):
-        out.sizes.append(p.name)
-    elif role == "grid" and not tensor:
+    elif (required and p.name.lower() in SIZE_NAMES and _sizes_follow(out)) or (role == "grid" and not tensor):
         out.sizes.append(p.name)
     elif role == "mask":
         out.masks.append(p.name)
@@ -109,18 +107,18 @@ def stream_plans(signature: Signature) -> list[dict[str, str]]:
     roles = [call_role(n) for n in names]
     if set(roles[:3]) == {"query", "key", "value"} or len(names) == 3:
         query = names[roles.index("query")] if "query" in roles else names[0]
-        first = {n: "x" for n in names[:3]}
+        first = dict.fromkeys(names[:3], "x")
         cross = {n: "query" if n == query else "context" for n in names[:3]}
-        rest = {n: "context" for n in names[3:]}
-        return [{**first, **{n: "x" for n in names[3:]}}, {**cross, **rest}]
+        rest = dict.fromkeys(names[3:], "context")
+        return [{**first, **dict.fromkeys(names[3:], "x")}, {**cross, **rest}]
     if len(names) == 2:
         swapped = roles[0] in ("context", "key", "value") and roles[1] in ("query", "self")
         query, other = (names[1], names[0]) if swapped else (names[0], names[1])
         plans = [{query: "query", other: "context"}]
         if set(roles) <= {"query", "key", "value"}:
-            plans.append({n: "x" for n in names})
+            plans.append(dict.fromkeys(names, "x"))
         return plans
-    return [{n: "x" for n in names}, {n: ("query" if i == 0 else "context") for i, n in enumerate(names)}]
+    return [dict.fromkeys(names, "x"), {n: ("query" if i == 0 else "context") for i, n in enumerate(names)}]
 
 
 def cross_plans(signature: Signature) -> list[dict[str, str]]:
@@ -132,35 +130,37 @@ def cross_plans(signature: Signature) -> list[dict[str, str]]:
     if len(signature.extra_streams) > 1:
         kv = [n for n in signature.extra_streams if call_role(n) in ("key", "value")]
         groups = [g for g in (kv, [signature.extra_streams[0]], signature.extra_streams) if g]
-    return [{**base, **{n: "context" for n in group}} for group in groups]
+    return [{**base, **dict.fromkeys(group, "context")} for group in groups]
 
 
-def fixed_arguments(signature: Signature, grid: tuple[int, ...]) -> dict[str, Any]:
-    """Values for required parameters that are no streams: grid sizes, positions, step counters, flags."""
-    out: dict[str, Any] = {}
-    for name in signature.sizes:
-        if name in signature.required:
-            at = SIZE_NAMES.get(name.lower())
-            out[name] = grid[at] if at is not None and at < len(grid) else (grid if len(grid) > 1 else grid[0])
-    for name in signature.cache_positions:
-        if name in signature.required:
-            out[name] = 0
-    for name in signature.positions:
-        if name in signature.required:
-            out[name] = _positions
-    for name in signature.caches + signature.masks:
-        if name in signature.required:
-            out[name] = None
-    for name in signature.cache_options + signature.unknown:
-        if name in signature.required:
-            out[name] = 0
-    for name, default in signature.options.items():
-        if name in signature.required:
-            out[name] = default
-    for name in signature.lengths:
-        if name in signature.required:
-            out[name] = _full_lengths
-    return out
+def fixed_arguments(signature: Signature, grid: tuple[int, ...]) -> list[dict[str, Any]]:
+    """Values for required parameters that are no streams (grid sizes, positions, counters, flags), the likeliest first."""
+    base: dict[str, Any] = {}
+    for name in signature.required:
+        if name in signature.sizes:
+            base[name] = _size(name, signature.sizes, grid)
+        elif name in signature.cache_positions or name in signature.cache_options or name in signature.unknown:
+            base[name] = 0
+        elif name in signature.positions:
+            base[name] = _positions
+        elif name in signature.caches or name in signature.masks:
+            base[name] = None
+        elif name in signature.options:
+            base[name] = signature.options[name]
+        elif name in signature.lengths:
+            base[name] = _full_lengths
+    masks = [n for n in signature.required if n in signature.masks]
+    return [base, *({**base, **dict.fromkeys(masks, keep)} for keep in KEEP_ALL if masks)]
+
+
+def _size(name: str, sizes: list[str], grid: tuple[int, ...]) -> Any:
+    """One number of the grid, or all of it. Tokens in a row are taken for the rows of the squarest rectangle."""
+    at = SIZE_NAMES.get(name.lower())
+    two_wanted = sum(n.lower() in SIZE_NAMES for n in sizes) > 1 or at is None
+    if len(grid) == 1 and two_wanted:
+        rows = max(d for d in range(1, int(grid[0] ** 0.5) + 1) if grid[0] % d == 0)
+        grid = (rows, grid[0] // rows)
+    return grid[at] if at is not None and at < len(grid) else (grid if len(grid) > 1 else grid[0])
 
 
 def _positions(tokens: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
@@ -174,7 +174,15 @@ def _full_lengths(tokens: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
     return torch.full((keys.shape[0],), keys.shape[1])
 
 
-def all_keep(tokens: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
-    """a mask (B, S) that keeps everything"""
-    keys = list(tokens.values())[-1]
-    return torch.ones(keys.shape[0], keys.shape[1], dtype=torch.bool)
+def _keep_all(axes: str, dtype: torch.dtype | None) -> Callable[[dict[str, Tensor], torch.dtype], Tensor]:
+    def mask(tokens: dict[str, Tensor], working: torch.dtype) -> Tensor:
+        queries, keys = next(iter(tokens.values())), list(tokens.values())[-1]
+        size = {"B": keys.shape[0], "S": keys.shape[1], "T": queries.shape[1], "1": 1}
+        shape = tuple(size[a] for a in axes)
+        return torch.ones(shape, dtype=dtype) if dtype is not None else torch.zeros(shape, dtype=working)
+
+    mask.__doc__ = f"a mask ({', '.join(axes)}) that hides nothing"
+    return mask
+
+
+KEEP_ALL = [_keep_all(axes, dtype) for dtype in (torch.bool, None) for axes in ("BS", "BTS", "B1TS", "TS")]

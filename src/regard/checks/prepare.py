@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from regard.checks import settle
-from regard.checks.build import build, dropout_rate
+from regard.checks.build import builds, dropout_rate
 from regard.checks.case import Case
 from regard.checks.declared import declared_call
 from regard.checks.design import Design
@@ -17,6 +19,11 @@ from regard.checks.infer_mask import infer_masks
 from regard.checks.plan import read_signature
 from regard.checks.subject import Subject, describe_error
 
+BUILDS, SECONDS = (
+    8,
+    12.0,
+)  # instances tried until one can be called, and processor seconds after which no other is begun
+
 
 def prepare(obj: Any, *, design: Design | None = None, init: Mapping[str, Any] | None = None, seed: int = 0) -> Case:
     """Build and call the object in every way that the rules need.
@@ -25,18 +32,33 @@ def prepare(obj: Any, *, design: Design | None = None, init: Mapping[str, Any] |
         TargetError: it cannot be built.
         NotCallable: no call runs.
     """
-    made, arguments = build(obj, dict(init or {}), seed=seed)
-    subject = Subject(made, seed=seed)
-    signature = read_signature(subject.forward)
-    evidence = read_evidence(subject.pristine)
-    design = design or Design.from_comment(evidence.source) or Design()
-    call = declared_call(subject, signature, design) or infer_call(subject, signature)
-    case = Case(subject, call, signature, evidence, design, seed=seed)
-    case.facts["init"] = arguments
+    case = _built_and_called(obj, design, dict(init or {}), seed)
+    subject, call = case.subject, case.call
     settle.settle_dtype(subject, call)
     settle.settle_state(subject, call)
     _settle(case)
     return case
+
+
+def _built_and_called(obj: Any, design: Design | None, init: dict[str, Any], seed: int) -> Case:
+    """The first instance for which a call runs: a class may be built with sizes that its forward refuses."""
+    start, refused = time.process_time(), []
+    for made, arguments in itertools.islice(builds(obj, init, seed=seed), BUILDS):
+        if refused and time.process_time() - start > SECONDS:
+            break
+        subject = Subject(made, seed=seed)
+        signature = read_signature(subject.forward)
+        evidence = read_evidence(subject.pristine)
+        design = design or Design.from_comment(evidence.source) or Design()
+        try:
+            call = declared_call(subject, signature, design) or infer_call(subject, signature)
+        except NotCallable as error:
+            refused.append(error)
+            continue
+        case = Case(subject, call, signature, evidence, design, seed=seed)
+        case.facts["init"] = arguments
+        return case
+    raise refused[0]
 
 
 def _settle(case: Case) -> None:
@@ -51,7 +73,9 @@ def _settle(case: Case) -> None:
     except Exception as error:
         case.notes.append(f"cache: not understood ({describe_error(error)})")
     unused = [n for n in case.signature.masks if n not in {m.parameter for m in case.masks}]
-    case.notes += [f"mask argument {n} was not exercised" for n in unused if not any(note.startswith(n) for note in case.notes)]
+    case.notes += [
+        f"mask argument {n} was not exercised" for n in unused if not any(note.startswith(n) for note in case.notes)
+    ]
 
 
 def _repeatable(case: Case) -> bool:
@@ -61,7 +85,12 @@ def _repeatable(case: Case) -> bool:
 
 def inferred(case: Case) -> dict[str, Any]:
     """What the report says of how the target was built and called."""
-    out: dict[str, Any] = {"init": {k: v if isinstance(v, (int, float, str, bool, type(None))) else repr(v)[:60] for k, v in case.facts.get("init", {}).items()}}
+    out: dict[str, Any] = {
+        "init": {
+            k: v if isinstance(v, (int, float, str, bool, type(None))) else repr(v)[:60]
+            for k, v in case.facts.get("init", {}).items()
+        }
+    }
     out |= case.call.describe()
     out["dtype"] = str(case.subject.dtype).removeprefix("torch.")
     out["causal"] = case.facts.get("causal")

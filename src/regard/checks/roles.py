@@ -6,8 +6,19 @@ Only words with a settled use in published attention code are listed; anything e
 from __future__ import annotations
 
 import re
+from typing import Any
+
+SIZES: dict[str, Any] = {  # role -> the value that a constructor gets; pairwise different where axes could be mixed up
+    "width": 32, "out_width": 32, "context_width": 32, "num_heads": 4, "num_kv_heads": 2,
+    "head_dim": 8, "dropout": 0.1, "length": 64, "window": 4, "shift": 2, "grid": 8, "batch": 4, "reduction": 4,
+    "layers": 1, "layer_index": 0, "vocabulary": 50, "bias": True, "causal": True, "batch_first": True, "count": 4,
+    "scale": None, "stride": 1, "axis": -1, "fill": 0,
+}  # fmt: skip
 
 CONSTRUCTOR = {  # role -> pattern on the whole name; first match wins
+    "stride": r"(.*_)?stride|sr_?ratio|groups?_?conv|dilation",
+    "axis": r"(.*_)?axis",
+    "fill": r"(pad(ding)?_?(value|idx|index|token)|ignore_index|eps_?pad)",
     "dropout": r".*(drop|dropout).*|p_?drop.*",
     "num_kv_heads": r".*(kv_?heads?|num_key_value_heads|n_?kv_?h(ead)?s?|kv_?groups?|num_groups?_kv)|num_query_groups|n_kv|kv",
     "num_heads": r"(n|num|nb|number_of)?_?(attention_|attn_|self_)?heads?(_num|_count|s)?|nhead|n_?h|h|num_attention_heads|heads?_num",

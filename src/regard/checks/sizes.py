@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 from collections import Counter
@@ -23,6 +24,8 @@ def widths(module: Any) -> list[int]:
     if not isinstance(module, nn.Module):
         return [8]
     score: Counter[int] = Counter()
+    for name, value in _defaults(module):
+        score[value] += 1 + (constructor_role(name) == "width")
     for part in module.modules():
         for name, value in vars(part).items():
             if isinstance(value, int) and not isinstance(value, bool) and constructor_role(name) == "width" and value > 1:
@@ -37,7 +40,25 @@ def widths(module: Any) -> list[int]:
         for n in p.shape[-2:]:
             if n > 1:
                 score[n] += 1
+    for heads in _heads(module) if not any(True for _ in module.parameters()) else ():  # a packed query, key and value, or one of them
+        score[8 * heads] += 2
+        score[3 * 8 * heads] += 1
     return [n for n, _ in sorted(score.items(), key=lambda item: (-item[1], -item[0]))][:8] or [DEFAULT_WIDTH]
+
+
+def _defaults(module: nn.Module) -> Iterator[tuple[str, int]]:
+    """Sizes that the constructor uses where nothing is given."""
+    try:
+        parameters = inspect.signature(type(module).__init__).parameters.values()
+    except (TypeError, ValueError):
+        return
+    for p in parameters:
+        if isinstance(p.default, int) and not isinstance(p.default, bool) and p.default > 1 and constructor_role(p.name) == "width":
+            yield p.name, p.default
+
+
+def _heads(module: nn.Module) -> list[int]:
+    return [v for n, v in vars(module).items() if isinstance(v, int) and constructor_role(n) == "num_heads"]
 
 
 def _integers(module: Any) -> Iterator[int]:

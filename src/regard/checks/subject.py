@@ -64,6 +64,7 @@ class Subject:
         self.stateful = False  # does a call change what the next call gives?
         self._source = self._moved_copy()
         self._ready: dict[tuple[torch.dtype, bool], Any] = {}
+        self._trial: Any = None
 
     @property
     def forward(self) -> Callable[..., Any]:
@@ -94,9 +95,19 @@ class Subject:
         dtype = dtype or self.dtype
         key = (dtype, train)
         if key not in self._ready:
-            self._ready[key] = as_dtype(copy.deepcopy(self._source), dtype).train(train)
+            self._ready[key] = as_dtype(copy.deepcopy(self._source), dtype)
+            self._ready[key].train(train)  # its own train() may forget to return it
         fresh = (self.stateful or train) if fresh is None else fresh
         return copy.deepcopy(self._ready[key]) if fresh else self._ready[key]
+
+    def trial(self) -> Any:
+        """A copy for attempts that may fail half way; nothing else uses it."""
+        if not self.is_module:
+            return self._source
+        if self._trial is None:
+            self._trial = copy.deepcopy(self._source)
+            self._trial.eval()
+        return self._trial
 
     def call(
         self,

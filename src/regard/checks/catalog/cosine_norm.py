@@ -25,6 +25,9 @@ def cosine_norm(case: Case) -> Verdict | None:
         scores / (q.norm(dim=-1, keepdim=True) * k.norm(dim=-1, keepdim=True).mT)
     """
     looked = False
+    along = _along_tokens(case)
+    if along is not None:
+        return along
     for site in need_site(case):
         if site.query is None or site.key is None or site.logits is None or site.kind == "other" or site.query.shape[-2] != site.key.shape[-2]:
             continue
@@ -36,6 +39,19 @@ def cosine_norm(case: Case) -> Verdict | None:
         if _explained(site, _wrong(site)):
             return Verdict("error", "scores of query i are divided by the length of key i, whatever key they belong to", kind="qknorm-wrong", measured="R2 of q.k / (|q_i| |k_i|) > 0.9999", allowed="q.k / (|q_i| |k_j|)", where=site.where or None, cause="the norms of queries and keys are multiplied element by element, not as an outer product", fix="divide by q.norm(dim=-1, keepdim=True) * k.norm(dim=-1, keepdim=True).mT", example=f"scores {tuple(site.logits.shape)}")
     case.need(looked, "no scores divided by a norm were seen")
+    return None
+
+
+def _along_tokens(case: Case) -> Verdict | None:
+    """Queries or keys of unit length along the tokens instead of the channels: F.normalize over the wrong axis."""
+    for site in need_site(case):
+        for name in ("query", "key"):
+            x = getattr(site, name)
+            if x is None or x.ndim < 3 or x.shape[-2] < 3 or x.shape[-1] < 2 or site.learned_keys or site.learned_queries:
+                continue
+            columns, rows = x.double().norm(dim=-2), x.double().norm(dim=-1)
+            if float(columns.std()) < 1e-6 * float(columns.mean()) and float(rows.std()) > 1e-3 * float(rows.mean()):
+                return Verdict("error", f"the {name} vectors have unit length along the tokens, not along the channels: every token changes every score", kind="qknorm-wrong", measured=f"norm over tokens {float(columns.mean()):.3g}, spread 0", allowed="unit length over channels", where=site.where or None, cause="normalize(dim=-2) on (B, H, T, D)", fix="normalize(dim=-1)", example=f"{name} {tuple(x.shape)}")
     return None
 
 

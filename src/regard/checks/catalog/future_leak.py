@@ -57,6 +57,8 @@ def _judge(case: Case, sees: Tensor, change: Tensor) -> Verdict | None:
             cause="triu where tril was meant, or a keep mask used as a hide mask", fix="keep = torch.ones(T, T, dtype=torch.bool).tril()", **common,
         )  # fmt: skip
     said, kind = causal_intent(case, sees)
+    if said is not None and kind != "question" and _two_sided_band(sees):
+        kind = "window-symmetric"
     if said is None:
         return None
     return Verdict(
@@ -66,17 +68,27 @@ def _judge(case: Case, sees: Tensor, change: Tensor) -> Verdict | None:
     )  # fmt: skip
 
 
+def _two_sided_band(sees: Tensor) -> bool:
+    """Each row sees as far ahead as back, and not everything."""
+    n = sees.shape[0]
+    reach = [d for d in range(1, n) if bool(sees.diagonal(d).any())]
+    back = [d for d in range(1, n) if bool(sees.diagonal(-d).any())]
+    return bool(reach) and reach == back and max(reach) < n - 1
+
+
 def _weights_causal(case: Case) -> bool:
     return any(causal_matrix(s.weights()) for s in attention_sites(case))
 
 
 CAUSES = {
     "future-leak-nonattention": "the attention weights are causal; a mean, norm, standard deviation or convolution over the time axis is not",
+    "window-symmetric": "the window reaches as far ahead as back",
     "double-softmax": "a second softmax gives hidden keys weight again",
     "causal-missing": "the mask is built and not applied, or only on one path",
 }
 FIXES = {
     "future-leak-nonattention": "normalise over channels, or cumulatively over time",
+    "window-symmetric": "keep = (gap >= 0) & (gap < window)",
     "double-softmax": "mask again before the second softmax, or drop it",
     "causal-missing": "pass the mask (or is_causal=True) on every path",
 }

@@ -27,6 +27,8 @@ def gate_shape(case: Case) -> Verdict | None:
     gate = read_gate(case)
     wanted = meant(case)
     unused = _unused_pool(case)
+    if wanted == "spatial" and not gate.channel_flat and not gate.spatially_flat and not gate.pixelwise and _one_map(case) and _local(case, gate):
+        return Verdict("error", f"a spatial gate that is said to be one map ({_one_map(case)!r}) has another value for each of {gate.values.shape[1]} channels", kind="spatial-gate-per-channel", measured=float(gate.values[0, :, 0, 0].std()), allowed="one value per pixel", cause="the last convolution has one map per channel (groups=channels) instead of one", fix="nn.Conv2d(channels, 1, k)", example=f"{tuple(gate.x.shape)}")
     if gate.spatially_flat or gate.channel_flat or not gate.pixelwise:
         return None
     if wanted == "spatial":
@@ -34,6 +36,17 @@ def gate_shape(case: Case) -> Verdict | None:
     words = f" although {unused} is constructed" if unused else ""
     level = "error" if wanted == "channel" or unused else "question"
     return Verdict(level, f"the gate of a pixel depends on that pixel only{words}: nothing is squeezed over space" + ("" if level == "error" else "; is that meant?"), kind="channel-no-squeeze", measured="no reaction to other pixels", allowed="one value per channel from the whole image", cause="the pooling is never called", fix="compute the gate from x.mean((2, 3), keepdim=True)", example=f"{tuple(gate.x.shape)}")
+
+
+def _one_map(case: Case) -> str | None:
+    return case.evidence.says(r"shared (by|across|over) (the |all )?channels|one (map|value|gate)[^.]{0,30}(pixel|position|location)|spatial (gate|attention|map)")
+
+
+def _local(case: Case, gate: Gate) -> bool:
+    """Does a pixel have no effect on the gate of the opposite corner?"""
+    moved = gate.x.clone()
+    moved[0, :, 0, 0] *= 1.7
+    return float(((run_image(case, moved) / moved)[0, :, -1, -1] - gate.values[0, :, -1, -1]).abs().max()) < FLAT
 
 
 def _unused_pool(case: Case) -> str | None:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.checks.case import Case, Verdict
 from regard.checks.rule import rule
+from regard.checks.sites import watch
 from regard.checks.subject import as_dtype
 
 QK = r"(^|\.|_)(q|k|query|key|wq|wk|to_q|to_k|q_proj|k_proj)"
@@ -59,9 +60,10 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
         if not any(t.requires_grad for t in _graph(case)):
             return [Verdict("question", "no gradient at all reaches the parameters: is it meant for inference only?", kind="gradient-cut", measured=f"0 of {len(got)} parameters", allowed="all", cause="torch.no_grad() or detach() around the forward", fix="remove it where training is meant")]
     attention = _is_attention(case, dead)
-    kind = "output-unused" if attention == "all" else "gradient-cut" if attention == "qk" else "unused-parameters"
+    never = _never_called(case, dead)
+    kind = "unused-parameters" if never else "output-unused" if attention == "all" else "gradient-cut" if attention == "qk" else "unused-parameters"
     optional = bool(case.signature.extra_streams or case.signature.caches or case.signature.positions)
-    level = "error" if kind != "unused-parameters" else ("question" if optional else "warning")
+    level = "error" if kind != "unused-parameters" or (never and attention != "none") else ("question" if optional else "warning")
     return [Verdict(
         level, f"no gradient reaches {', '.join(dead[:4])}{f' and {len(dead) - 4} more' if len(dead) > 4 else ''}", kind=kind,
         measured=f"{len(dead)} of {len(got)} parameters without gradient", allowed="0", example="a random projection of the output", cause=CAUSES[kind], fix=FIXES[kind],
@@ -74,6 +76,13 @@ CAUSES = {
     "unused-parameters": "the layer is made and never called",
 }
 FIXES = {"output-unused": "add the attention's result to the residual stream", "gradient-cut": "remove detach(), .data or no_grad() on the way", "unused-parameters": "call it, or remove it"}
+
+
+def _never_called(case: Case, dead: list[str]) -> bool:
+    """Does every dead parameter belong to a layer that does not run at all?"""
+    called = watch(case, case.sample()).seen.calls
+    owners = {n.rpartition(".")[0] for n in dead}
+    return all(o and not called.get(o) for o in owners)
 
 
 def _exempt(case: Case, name: str, got: dict[str, Tensor | None]) -> bool:

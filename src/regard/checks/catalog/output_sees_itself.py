@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import torch
+
 from regard.checks.case import Case, Verdict
-from regard.checks.influence import influence
+from regard.checks.influence import Influence, influence
 from regard.checks.rule import rule
+from regard.checks.sites import attention_sites
+from regard.intercept import Site
 
 
 @rule("ATT307", kinds=("window-reverse", "chunk-tail", "head-merge-order", "output-unused", "causal-strict"))
@@ -23,7 +27,8 @@ def output_sees_itself(case: Case) -> Verdict | None:
     case.need_determinism()
     base = influence(case)
     case.need(base.square, "as many outputs as tokens are needed")
-    verdict = _judge(base, None)
+    sites = attention_sites(case)
+    verdict = _judge(base, None, sites)
     if verdict is not None or not case.call.free_length:
         return verdict
     n = case.call.sources[case.call.query].tokens
@@ -32,17 +37,27 @@ def output_sees_itself(case: Case) -> Verdict | None:
             longer = influence(case, tokens=n + extra)
         except Exception:
             continue
-        verdict = _judge(longer, n + extra) if longer.square else None
+        verdict = _judge(longer, n + extra, sites) if longer.square else None
         if verdict is not None:
             return verdict
     return None
 
 
-def _judge(found, length: int | None) -> Verdict | None:
-    own = found.sees.diagonal()
-    if bool(own.all()):
+def _alone(found: Influence, sites: list[Site], n: int) -> Verdict | None:
+    """Every output depends on its own token only, although the attention inside gives weight to others."""
+    if n < 2 or bool((found.sees & ~torch.eye(n, dtype=torch.bool)).any()):
         return None
+    spread = [s for s in sites if s.weights() is not None and s.weights().shape[-1] >= n and float(s.weights().double().amax(-1).mean()) < 0.999]
+    if not spread:
+        return None
+    return Verdict("error", "every output depends on its own token only, although the attention inside gives weight to others: its result is not used", kind="output-unused", measured=0.0, allowed="a change", where=spread[0].where or None, example=f"{n} tokens replaced in turn", cause="the weighted values are computed and dropped", fix="use the product of weights and values")
+
+
+def _judge(found: Influence, length: int | None, sites: list[Site]) -> Verdict | None:
+    own = found.sees.diagonal()
     n = own.numel()
+    if bool(own.all()):
+        return _alone(found, sites, n)
     blind = (~own).nonzero().flatten().tolist()
     none = [t for t in blind if not bool(found.sees[t].any())]
     tail = none == list(range(n - len(none), n)) and len(none) < n and len(none) > 0

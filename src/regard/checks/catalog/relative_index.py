@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.checks.case import Case, Verdict
-from regard.checks.positions import places
+from regard.checks.positions import Places, places
 from regard.checks.rule import rule
 
 
@@ -29,41 +29,40 @@ def relative_index(case: Case) -> Verdict | None:
     case.need_determinism()
     for p in places(case):
         n = p.scores.shape[-1]
-        window = _window(case, n)
-        if window is None or not p.added:
+        windows = _windows(case, n)
+        if not windows or not p.added:
             continue
-        offsets = _offsets(window)
-        scores = p.scores.nan_to_num(0.0)
-        groups: dict[tuple[int, int], Tensor] = {}
-        for o in sorted(set(offsets)):
-            at = torch.tensor([x == o for x in offsets]).reshape(n, n)
-            values = scores[:, at]
-            if float((values - values[:, :1]).abs().max()) > 1e-9:
-                return _verdict(p, f"pairs with the same offset {o} get different biases", window)
-            groups[o] = values[:, 0]
-        seen: dict[tuple[float, ...], tuple[int, int]] = {}
-        for o, value in groups.items():
-            mark = tuple(round(float(x), 9) for x in value)
-            if mark in seen:
-                return _verdict(p, f"offsets {seen[mark]} and {o} share one entry of the table", window)
-            seen[mark] = o
-        return None
+        verdicts = [_at(p, w, n) for w in windows]
+        return verdicts[0] if all(v is not None for v in verdicts) else None
     case.need(False, "no window with a 2-D table of relative biases was seen")
     return None
 
 
-def _window(case: Case, n: int) -> tuple[int, int] | None:
-    """(h, w) with h * w = n for which a parameter has (2h - 1)(2w - 1) rows."""
+def _at(p: Places, window: tuple[int, int], n: int) -> Verdict | None:
+    """The relation in a window of this shape."""
+    offsets = _offsets(window)
+    scores = p.scores.nan_to_num(0.0)
+    seen: dict[tuple[float, ...], tuple[int, int]] = {}
+    for o in sorted(set(offsets)):
+        at = torch.tensor([x == o for x in offsets]).reshape(n, n)
+        values = scores[:, at]
+        if float((values - values[:, :1]).abs().max()) > 1e-9:
+            return _verdict(p, f"pairs with the same offset {o} get different biases", window)
+        mark = tuple(round(float(x), 9) for x in values[:, 0])
+        if mark in seen:
+            return _verdict(p, f"offsets {seen[mark]} and {o} share one entry of the table", window)
+        seen[mark] = o
+    return None
+
+
+def _windows(case: Case, n: int) -> list[tuple[int, int]]:
+    """(h, w) with h * w = n for which a parameter has (2h - 1)(2w - 1) rows; only the one that the author names, if one does."""
     sizes = {s for p in case.subject.pristine.parameters() for s in p.shape} | {p.shape[0] * p.shape[1] for p in case.subject.pristine.parameters() if p.ndim > 2}
-    fits = [(h, n // h) for h in range(1, n + 1) if n % h == 0 and (2 * h - 1) * (2 * (n // h) - 1) in sizes]
+    fits = [(h, n // h) for h in range(2, n // 2 + 1) if n % h == 0 and (2 * h - 1) * (2 * (n // h) - 1) in sizes]
     named = case.design.window
-    if isinstance(named, (tuple, list)) and tuple(named) in fits:
-        return tuple(named)
-    fits = [f for f in fits if f[0] > 1 and f[1] > 1]
+    declared = tuple(named) if isinstance(named, (tuple, list)) else _declared(case, fits)
     square = [f for f in fits if f[0] == f[1]]
-    if square:
-        return square[0]
-    return None if len(fits) == 0 else _declared(case, fits)
+    return [declared] if declared in fits else square or fits
 
 
 def _declared(case: Case, fits: list[tuple[int, int]]) -> tuple[int, int] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from regard.checks.case import Case, Verdict
-from regard.checks.positions import diagonal_spread, places
+from regard.checks.positions import Places, diagonal_spread, places
 from regard.checks.rule import rule
 
 ALLOWED = 2e-5
@@ -41,15 +41,15 @@ def rotary_distance(case: Case) -> Verdict | None:
             looked = True
             spread = diagonal_spread(p.scores)
             if spread > max(ALLOWED, 1e-2 * case.tolerance):
-                return _verdict(case, p, spread, p.scores.shape[-1])
+                return _verdict(case, p, spread, p.scores.shape[-1], later=n is not None)
     case.need(looked, "no rotation of queries and keys was seen on a single line of tokens")
     return None
 
 
-def _verdict(case: Case, p, spread: float, length: int) -> Verdict | None:
+def _verdict(case: Case, p: Places, spread: float, length: int, later: bool) -> Verdict | None:
     if spread < 5e-4 and length > 50 and case.subject.dtype.itemsize < 8:
         return None
-    fine = spread < ROUGH
+    fine = spread < ROUGH or later  # distances that hold at short lengths and fail at long ones are a matter of precision
     return Verdict(
         "error" if not (fine and spread < 1e-4) else "question",
         f"rotated scores of equal distance differ by {spread:.2g} (relative) at length {length}: " + ("the angles are too coarse" if fine else "the rotation does not keep distances"),

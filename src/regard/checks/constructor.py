@@ -1,0 +1,230 @@
+"""Which constructor arguments to try: values by the role of a name, by its annotation, then by trial.
+
+Sizes are pairwise different, so that an axis mix-up cannot pass: width 32, 4 heads, head width 8.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import itertools
+import sys
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from regard.checks.config_objects import AskingDict, DuckConfig, names_a_config, typed_config
+from regard.checks.roles import SIZES, constructor_role
+from regard.core.errors import TargetError
+
+WIDTH, HEADS = SIZES["width"], SIZES["num_heads"]
+SIBLINGS = 3  # classes of the same module that are tried for a parameter that wants a module
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One set of sizes. `optional`: which defaults are replaced: "none", "dropout" (so that dropout faults can show) or
+    "all" (windows, sizes, norms). `unknown`: what a parameter gets whose name and annotation say nothing."""
+
+    width: int = WIDTH
+    heads: int = HEADS
+    grid: Any = (8, 8)
+    optional: str = "dropout"
+    unknown: str = "size"  # "size" | "module" | "sibling 0" ... | "none" | "small"
+
+
+PLANS = (
+    Plan(), Plan(optional="none"), Plan(grid=8), Plan(grid=8, optional="none"),
+    Plan(unknown="module"), Plan(grid=8, unknown="small"), Plan(unknown="none"),
+    *(Plan(unknown=f"sibling {i}") for i in range(SIBLINGS)),
+    Plan(optional="all"), Plan(grid=8, optional="all"),
+    Plan(width=64), Plan(width=64, optional="none"), Plan(width=64, grid=8), Plan(width=64, heads=8, grid=8), Plan(width=256, heads=8, grid=8),
+)  # fmt: skip
+
+
+def candidates(obj: Any, init: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Constructor arguments to try, the most likely first, none twice."""
+    seen: set[str] = set()
+    for arguments in _all_candidates(obj, init):
+        mark = repr(
+            sorted(
+                (k, v if isinstance(v, (int, float, str, tuple, type(None))) else type(v)) for k, v in arguments.items()
+            )
+        )
+        if mark not in seen:
+            seen.add(mark)
+            yield arguments
+
+
+def _all_candidates(obj: Any, init: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    named = _parameters(obj, init)
+    types = _annotations(obj)
+    required = [p for p in named if p.default is p.empty]
+    for i, plan in enumerate(PLANS):
+        yield {**_arguments(obj, named, types, plan), **init}
+        if i == 3 and required:
+            for form in ("object", "numbers", "dict"):
+                yield {**_config_arguments(obj, required, types, form), **init}
+    for width in (32, 64, 16, 8):  # what a role did not explain is probably a size
+        roles = {
+            p.name: _required(obj, p, types, Plan(width=width, grid=8)) for p in required if constructor_role(p.name)
+        }
+        yield {**{p.name: width for p in required}, **roles, **init}
+    for values in itertools.product((32, 4, 8), repeat=min(len(required), 3)):
+        yield {**dict(zip((p.name for p in required), values)), **init}
+
+
+def _parameters(obj: Any, init: dict[str, Any]) -> list[inspect.Parameter]:
+    try:
+        parameters = [p for p in inspect.signature(obj).parameters.values() if p.name != "self"]
+    except (TypeError, ValueError):
+        parameters = []
+    unknown = set(init) - {p.name for p in parameters}
+    if unknown and not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        names = ", ".join(p.name for p in parameters) or "none"
+        raise TargetError(f"{getattr(obj, '__name__', obj)} has no argument {sorted(unknown)[0]!r}; it has: {names}")
+    return [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL, p.POSITIONAL_ONLY)]
+
+
+def _annotations(obj: Any) -> dict[str, Any]:
+    """Annotations as types, also where the file postpones them; Optional[X] counts as X."""
+    function = obj.__init__ if inspect.isclass(obj) else obj
+    try:
+        hints = typing.get_type_hints(function)
+    except Exception:
+        hints = {}
+    out = {}
+    for name, hint in hints.items():
+        inner = [a for a in typing.get_args(hint) if a is not type(None)]
+        optional = type(None) in typing.get_args(hint)
+        out[name] = inner[0] if optional and len(inner) == 1 else hint
+    return out
+
+
+def _arguments(obj: Any, parameters: list[inspect.Parameter], types: dict[str, Any], plan: Plan) -> dict[str, Any]:
+    """Required arguments by role; those with a default as far as the plan says."""
+    out: dict[str, Any] = {}
+    for p in parameters:
+        role = constructor_role(p.name)
+        if p.default is p.empty:
+            out[p.name] = _required(obj, p, types, plan)
+        elif (
+            plan.optional != "none"
+            and role == "dropout"
+            and isinstance(p.default, (int, float))
+            and not isinstance(p.default, bool)
+        ):
+            out[p.name] = p.default or SIZES["dropout"]
+        elif plan.optional == "all":
+            out |= _replaced(p, role, plan)
+    return out
+
+
+def _replaced(p: inspect.Parameter, role: str | None, plan: Plan) -> dict[str, Any]:
+    """A value in place of a default that cannot be used as it is: a missing callable, a size made for large inputs."""
+    if p.default is None:
+        callables = {"norm": nn.LayerNorm, "act": nn.GELU}
+        return next(({p.name: c} for word, c in callables.items() if word in p.name), {})
+    if (
+        isinstance(p.default, int)
+        and not isinstance(p.default, bool)
+        and role in ("window", "width", "length", "grid", "num_heads")
+    ):
+        return {p.name: {"width": plan.width, "num_heads": plan.heads}.get(role, 8 if role == "grid" else SIZES[role])}
+    return {}
+
+
+def _required(obj: Any, p: inspect.Parameter, types: dict[str, Any], plan: Plan) -> Any:
+    role = constructor_role(p.name)
+    hint = types.get(p.name, p.annotation)
+    pair = "uple" in str(hint) or typing.get_origin(hint) in (tuple, list)
+    if role == "grid":
+        return (8, 8) if pair else plan.grid
+    if role == "window":
+        return (4, 4) if pair or (isinstance(plan.grid, tuple) and "size" in p.name) else SIZES["window"]
+    made = _of_class(hint)
+    if made is not None:
+        return made
+    if role is not None:
+        by_plan = {"width": plan.width, "out_width": plan.width, "context_width": plan.width, "num_heads": plan.heads}
+        return {**SIZES, **by_plan, "head_dim": plan.width // plan.heads}[role]
+    by_type = {
+        bool: False,
+        int: plan.width if plan.unknown != "small" else 2,
+        float: 1.0,
+        str: "",
+        list: [],
+        tuple: (),
+        dict: {},
+    }
+    if hint in by_type:
+        return by_type[hint]
+    return _unknown(obj, p, plan)
+
+
+def _unknown(obj: Any, p: inspect.Parameter, plan: Plan) -> Any:
+    """A value for a parameter that only its name describes."""
+    if names_a_config(p.name):
+        return DuckConfig({})
+    if "norm" in p.name:
+        return nn.LayerNorm
+    if "act" in p.name:
+        return nn.GELU
+    if "mask" in p.name or plan.unknown == "none":
+        return None
+    if p.name == "fn" or plan.unknown == "module":
+        return nn.Identity()
+    if plan.unknown.startswith("sibling"):
+        return _sibling(obj, p.name, int(plan.unknown[-1]))
+    return 2 if plan.unknown == "small" else plan.width
+
+
+def _of_class(hint: Any) -> Any:
+    """An instance for an annotation that is a class: a module, an enumeration or a data class; None for anything else."""
+    if not inspect.isclass(hint) or hint.__module__ in ("builtins", "typing", "inspect"):
+        return None
+    if issubclass(hint, enum.Enum):
+        return next(iter(hint), None)
+    if hint is nn.Module:
+        return nn.Identity()
+    if issubclass(hint, nn.Module):
+        return _constructed(hint)
+    return typed_config(hint) if not hint.__module__.startswith("torch") else None
+
+
+def _constructed(cls: Any) -> Any:
+    """An instance by the likeliest plan that runs."""
+    for arguments in itertools.islice(candidates(cls, {}), 8):
+        try:
+            return cls(**arguments)
+        except Exception:  # the next plan is tried
+            continue
+    return None
+
+
+def _sibling(obj: Any, name: str, number: int) -> Any:
+    """An instance of a class of the same module whose name shares a word with the parameter's; else a size."""
+    module = sys.modules.get(getattr(obj, "__module__", ""), None)
+    word = name.lower().strip("_")[:4]
+    near = [
+        c for c in vars(module).values() if inspect.isclass(c) and issubclass(c, nn.Module) and c is not obj and word in c.__name__.lower()
+    ] if module else []  # fmt: skip
+    return _constructed(near[number]) if number < len(near) else WIDTH
+
+
+def _config_arguments(obj: Any, required: list[inspect.Parameter], types: dict[str, Any], form: str) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    makers: dict[str, Callable[[], Any]] = {
+        "object": lambda: DuckConfig({}),
+        "numbers": lambda: DuckConfig({}, SIZES["head_dim"]),
+        "dict": AskingDict,
+    }
+    for p in required:
+        if constructor_role(p.name) and not names_a_config(p.name):
+            out[p.name] = _required(obj, p, types, Plan(grid=8))
+        else:
+            out[p.name] = (typed_config(types.get(p.name)) if form == "object" else None) or makers[form]()
+    return out
