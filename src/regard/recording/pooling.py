@@ -52,11 +52,26 @@ class PooledMap:
         mass = torch.diff(upto, dim=-1, prepend=torch.zeros_like(upto[..., :1]))
         part = self.total[heads, :, bins[0] : bins[-1] + 1]
         part.index_add_(1, rows, mass.to(part.dtype).cpu())
-        peaks = torch.stack([weights[..., a:b].amax(-1) for a, b in pairwise(edges)], -1)
+        peaks = self._peaks(weights, edges)
         part = self.largest[heads, :, bins[0] : bins[-1] + 1]
         peaks = peaks.to(part.dtype).cpu()
-        for row in rows.unique().tolist():
-            part[:, row] = torch.maximum(part[:, row], peaks[:, rows == row].amax(1))
+        low, high = int(rows[0]), int(rows[-1])  # rows come in order
+        for row in range(low, high + 1):
+            of_row = slice(int((rows < row).sum()), int((rows <= row).sum())) if high > low else slice(None)
+            part[:, row] = torch.maximum(part[:, row], peaks[:, of_row].amax(1))
+
+    def _peaks(self, weights: Tensor, edges: list[int]) -> Tensor:
+        """(h, t, bins): the largest weight between neighbouring edges; whole bins at once, the first and last apart."""
+        whole = [(a, b) for a, b in pairwise(edges) if b - a == self.key_width]
+        if not whole:
+            return torch.stack([weights[..., a:b].amax(-1) for a, b in pairwise(edges)], -1)
+        a, b = whole[0][0], whole[-1][1]
+        found = [weights[..., a:b].unflatten(-1, (-1, self.key_width)).amax(-1)]
+        if a > 0:
+            found.insert(0, weights[..., :a].amax(-1, keepdim=True))
+        if b < edges[-1]:
+            found.append(weights[..., b : edges[-1]].amax(-1, keepdim=True))
+        return torch.cat(found, -1)
 
     def add_even(self, places: Tensor, first_key: int, even: Tensor) -> None:
         """Add the rows of an even spread, (t, s); and count the rows."""

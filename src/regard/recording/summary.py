@@ -82,7 +82,7 @@ class Summary:
         put = {"entropy": tile.entropy, "row_sum": mass, "max": tile.largest}
         put["sink"] = weights[..., 0] if s and keys.start == 0 else torch.zeros_like(mass)
         put["self"], put["previous"], put["next"], put["local"] = near[:4]
-        put["distance"] = torch.einsum("hts,ts->ht", weights, around.apart)
+        put["distance"] = (weights * around.apart).sum(-1)
         count = around.count
         put["entropy_share"] = torch.where(
             count > 1, tile.entropy / count.clamp(min=2).log(), torch.zeros_like(tile.entropy)
