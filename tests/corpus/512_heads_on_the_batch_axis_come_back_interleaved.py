@@ -18,9 +18,9 @@ class StackedHeads(nn.Module):
         K = torch.cat(self.k(keys).chunk(self.num_heads, dim=2), dim=0)
         V = torch.cat(self.v(keys).chunk(self.num_heads, dim=2), dim=0)
         A = torch.softmax(torch.bmm(Q, K.transpose(1, 2)) / K.size(-1) ** 0.5, dim=-1)
-        O = torch.bmm(A, V)
+        out = torch.bmm(A, V)
         B = queries.size(0)
-        return O.view(B, self.num_heads, O.size(1), O.size(2)).transpose(1, 2).flatten(2) + queries
+        return out.view(B, self.num_heads, out.size(1), out.size(2)).transpose(1, 2).flatten(2) + queries
 
 
 def build() -> nn.Module:

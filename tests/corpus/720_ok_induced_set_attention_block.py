@@ -25,8 +25,8 @@ class MAB(nn.Module):
         K_ = torch.cat(K.split(dim_split, 2), 0)
         V_ = torch.cat(V.split(dim_split, 2), 0)
         A = torch.softmax(Q_.bmm(K_.transpose(1, 2)) / math.sqrt(self.dim_V), 2)
-        O = torch.cat((Q_ + A.bmm(V_)).split(Q.size(0), 0), 2)
-        return O + F.relu(self.fc_o(O))
+        out = torch.cat((Q_ + A.bmm(V_)).split(Q.size(0), 0), 2)
+        return out + F.relu(self.fc_o(out))
 
 
 class ISAB(nn.Module):
