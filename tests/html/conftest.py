@@ -10,6 +10,7 @@ import pytest
 from regard.html.build import write_page
 from regard.html.page_data import LayerMaps, PageData, Segment, TokenSequence
 
+LEFT, TOP = 84, 66  # the margins of the map, in CSS pixels
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--force-device-scale-factor=1", "--window-size=1280,1000",
@@ -146,6 +147,18 @@ class Page:
             actions.key_up("\ue008")
         actions.perform()
         self.settle()
+
+    def plot_side(self, canvas: str = "#map-a") -> float:
+        """The side of the drawn map, in CSS pixels."""
+        return self.find(canvas).size["width"] - LEFT - 4
+
+    def point_at_cell(self, query: int, key: int, view: tuple, canvas: str = "#map-a", **more) -> None:
+        """Point at the middle of a cell; view = (q0, q1, k0, k1) is what the map shows."""
+        side = self.plot_side(canvas)
+        q0, q1, k0, k1 = view
+        self.point(
+            canvas, LEFT + (key + 0.5 - k0) / (k1 - k0) * side, TOP + (query + 0.5 - q0) / (q1 - q0) * side, **more
+        )
 
     def keys(self, selector: str, *names: str) -> None:
         self.run("document.querySelector(arguments[0]).focus()", selector)

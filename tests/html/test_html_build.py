@@ -28,7 +28,7 @@ def block_of(page: str, name: str) -> bytes:
     )
 
 
-@given(st.integers(1, 255), st.lists(st.floats(0, 1, width=32), min_size=1, max_size=60))
+@given(st.integers(1, 254), st.lists(st.floats(0, 1, width=32), min_size=1, max_size=60))
 def test_eight_bit_codes_restore_within_the_bound_that_the_page_states(levels, values):
     weights = np.array(values, np.float32)
     codes, top = quantise(weights, levels)
@@ -46,8 +46,17 @@ def test_the_bound_is_tight_so_that_a_wrong_code_would_break_it():
     ).any()
 
 
+def test_what_is_not_a_number_stays_visible_and_negative_gates_keep_their_sign():
+    codes, top = quantise(np.array([0.5, np.nan, np.inf, 0.0]), 254)
+    assert codes.tolist() == [254, 255, 255, 0]
+    assert top == 0.5
+    about, text = encode(np.array([0.5, -0.25], np.float32), Format("sqrt", 63))
+    assert about["format"] == "f16"
+    assert np.frombuffer(gzip.decompress(base64.b64decode(text)), "<f2").tolist() == [0.5, -0.25]
+
+
 def test_a_head_of_zeros_is_stored_as_zeros():
-    about, text = encode(np.zeros((3, 3)), Format("sqrt", 255))
+    about, text = encode(np.zeros((3, 3)), Format("sqrt", 254))
     assert about["top"] == 0
     assert gzip.decompress(base64.b64decode(text)) == bytes(9)
 
@@ -227,4 +236,4 @@ def test_thirty_two_layers_of_thirty_two_heads_at_8192_tokens_fit_25_megabytes()
     )
     page = build_page(data)
     assert len(page.encode()) <= 25_000_000
-    assert data_of(page)["layers"][0]["pooled"][0]["levels"] == 255
+    assert data_of(page)["layers"][0]["pooled"][0]["levels"] == 254

@@ -4,6 +4,8 @@ import io
 import itertools
 import json
 import pathlib
+import subprocess
+import sys
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -245,3 +247,42 @@ def test_a_large_mask_says_that_rows_were_left_out():
     ax = plots.draw_mask(causal(), queries=8192)
     assert ax.get_ylabel() == "query (one row in 16 is drawn)"
     assert ax.get_ylim() == (8191.5, -0.5)
+
+
+def run_python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    return done.stdout + done.stderr
+
+
+def test_without_matplotlib_the_message_names_the_extra():
+    said = run_python("import sys; sys.modules['matplotlib'] = None\nimport regard.views.plots")
+    assert "MissingExtraError: plots need matplotlib and scipy; install them with: pip install 'regard[viz]'" in said
+
+
+def test_matplotlib_is_loaded_only_when_a_plot_is_used():
+    said = run_python(
+        "import sys, regard\nregard.views\nprint('matplotlib' in sys.modules)\nregard.views.plots.heatmap\nprint('matplotlib' in sys.modules)"
+    )
+    assert said.split() == ["False", "True"]
+
+
+@pytest.mark.parametrize("fill", [0.25, float("nan")])
+def test_heads_with_nothing_to_tell_apart_are_drawn_too(fill):
+    weights = np.full((4, 4), 0.25)
+    weights[2] = fill
+    for ax in (
+        plots.clustermap(weights, list("abcd")),
+        plots.heatmap(weights, list("abcd")),
+        plots.head_similarity(np.zeros((3, 3))),
+    ):
+        ax.figure.canvas.draw()
+
+
+def test_a_head_of_one_token_is_a_map_of_one_cell():
+    for ax in (
+        plots.clustermap([[1.0]], ["a"]),
+        plots.heatmap([[1.0]], ["a"]),
+        plots.token_bars([[1.0]], ["a"], query=0),
+        plots.entropy_bands([[0.0]]),
+    ):
+        ax.figure.canvas.draw()

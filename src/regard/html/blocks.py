@@ -5,6 +5,7 @@ Formats, from exact to small:
     f16    half precision: error at most max(2^-11 |a|, 2^-25).
     sqrt   8 bits: code q = round(levels sqrt(a / top)), value = top (q / levels)^2, where `top` is the largest weight of the head;
            error at most top (q + 1/4) / levels^2, so small weights are stored finely and large ones within 1/levels of themselves.
+           Code 255 is "not a number". An array with a negative value is stored as f16 instead.
 """
 
 from __future__ import annotations
@@ -26,18 +27,21 @@ class Format:
 
 
 EXACT, HALF = Format("f32"), Format("f16")
+NOT_A_NUMBER = 255  # the code; levels end at 254
 
 
 def encode(values: np.ndarray, form: Format) -> tuple[dict[str, Any], str]:
     """Store one array.
 
     Args:
-        values: Any shape; for "sqrt", finite and not negative.
+        values: Any shape. What is not finite is kept as NaN by "sqrt".
         form: The format.
 
     Returns:
         What the page must know to read it, and the base64 text.
     """
+    if form.name == "sqrt" and (values < 0).any():  # gates, mixed heads: no square root
+        form = HALF
     meta: dict[str, Any] = {"shape": list(values.shape), "format": form.name}
     if form.name == "sqrt":
         codes, top = quantise(values, form.levels)
@@ -54,12 +58,16 @@ def encode_bits(attend: np.ndarray) -> tuple[dict[str, Any], str]:
 
 
 def quantise(values: np.ndarray, levels: int) -> tuple[np.ndarray, float]:
-    """8-bit codes of non-negative values, and the value of the highest code."""
-    top = float(np.float32(values.max())) if values.size else 0.0
-    if top <= 0:
-        return np.zeros(values.shape, np.uint8), 0.0
-    codes = np.rint(levels * np.sqrt(np.clip(values, 0, top) / np.float32(top)))
-    return codes.astype(np.uint8), top
+    """8-bit codes of values that are not negative, and the value of the highest level."""
+    known = np.isfinite(values)
+    top = float(np.float32(np.max(values, where=known, initial=0.0)))
+    if top > 0:
+        shares = np.clip(np.where(known, values, 0), 0, top) / np.float32(top)
+        codes = np.rint(levels * np.sqrt(shares)).astype(np.uint8)
+    else:
+        codes = np.zeros(values.shape, np.uint8)
+    codes[~known] = NOT_A_NUMBER
+    return codes, top
 
 
 def restore(codes: np.ndarray, top: float, levels: int) -> np.ndarray:

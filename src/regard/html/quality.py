@@ -28,9 +28,9 @@ class Quality:
 LADDER = (
     Quality(EXACT, EXACT, EXACT),
     Quality(HALF, HALF, HALF),
-    *(Quality(Format("sqrt", levels), HALF, HALF) for levels in (255, 127)),
-    *(Quality(Format("sqrt", levels), Format("sqrt", 255), HALF) for levels in (127, 95, 63, 47, 31, 23, 15, 11, 7)),
-    Quality(None, Format("sqrt", 255), HALF),
+    *(Quality(Format("sqrt", levels), HALF, HALF) for levels in (254, 127)),
+    *(Quality(Format("sqrt", levels), Format("sqrt", 254), HALF) for levels in (127, 95, 63, 47, 31, 23, 15, 11, 7)),
+    Quality(None, Format("sqrt", 254), HALF),
     Quality(None, Format("sqrt", 63), HALF),
     Quality(None, Format("sqrt", 15), HALF),
 )

@@ -25,7 +25,7 @@ async function decode(about) {
     for (let i = 0; i < count; i++) bits[i] = (bytes[i >> 3] >> (i & 7)) & 1;
     return bits;
   }
-  const table = Float32Array.from({ length: 256 }, (_, q) => about.top * (q / about.levels) ** 2);
+  const table = Float32Array.from({ length: 256 }, (_, q) => (q === 255 ? NaN : about.top * (q / about.levels) ** 2));
   const values = new Float32Array(count);
   for (let i = 0; i < count; i++) values[i] = table[bytes[i]];
   return values;
@@ -59,7 +59,7 @@ function halves(codes) {
 function errorOf(about, value) {
   if (about.format === "f32") return 0;
   if (about.format === "f16") return Math.max(Math.abs(value) * 2 ** -11, 2 ** -25);
-  if (!about.top) return 0;
+  if (!about.top || Number.isNaN(value)) return 0;
   const code = Math.round(about.levels * Math.sqrt(value / about.top));
   return (about.top * (code + 0.25)) / about.levels ** 2;
 }
@@ -71,7 +71,8 @@ function formatText(about) {
 }
 
 function number(value) {
-  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (value === null || value === undefined) return "–";
+  if (Number.isNaN(value)) return "NaN";
   if (value === 0) return "0";
   const size = Math.abs(value);
   if (size >= 0.001 && size < 100000) return String(Number(value.toPrecision(4)));

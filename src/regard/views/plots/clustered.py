@@ -75,6 +75,7 @@ def tree_of(values: np.ndarray) -> np.ndarray | None:
     """Average linkage of the rows by Hellinger distance, leaves in the best order; None for a single row."""
     if len(values) < 2:
         return None
+    values = np.nan_to_num(values)
     total = values.sum(1, keepdims=True)
     shares = np.sqrt(np.maximum(values, 0) / np.where(total > 0, total, 1))
     distance = pdist(shares.astype(np.float64)) / np.sqrt(2)
@@ -84,7 +85,7 @@ def tree_of(values: np.ndarray) -> np.ndarray | None:
 def draw_tree(ax: Axes, tree: np.ndarray | None, leaves: int, side: str, names: bool = False) -> list[int]:
     """Draw a tree beside a map ("left" or "top") and return the order of its leaves, first at the top or left."""
     bare(ax)
-    if tree is None:
+    if tree is None or tree[:, 2].max() == 0:  # nothing to tell apart
         return list(range(leaves))
     with pyplot().rc_context({"lines.linewidth": 0.7}):
         drawn = dendrogram(
