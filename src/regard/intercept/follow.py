@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.intercept import axes as ax
+from regard.intercept.arguments import other_operand, permuted, reduced_axes, scalar_factor, tensors_of
 from regard.intercept.lineage import Lineage, Node, Softmax, strongest
 from regard.intercept.site import Step
 
@@ -66,13 +67,15 @@ class Follower:
             return self._noise(name, args, kwargs, out)
         if name in FACTORIES:
             return None
-        tensors = _tensors(args)
+        tensors = tensors_of(args)
         nodes = [(t, n) for t in tensors if (n := self.lineage.get(t)) is not None]
         if name in ("_softmax", "_safe_softmax", "_log_softmax"):
             return self._softmax(name, args, out)
         if not nodes:
             return self._scalar_only(name, args, out)
-        whole = name in ("index", "index_select") and tensors[0].dim() >= 3  # matrices picked from a stack, not rows of a table
+        whole = (
+            name in ("index", "index_select") and tensors[0].dim() >= 3
+        )  # matrices picked from a stack, not rows of a table
         if (whole or len(nodes) == len(tensors)) and all(n.role == "learned" for _, n in nodes):
             return self._each(out, lambda _: Node("learned"))
         main = strongest([n for _, n in nodes])
@@ -108,7 +111,7 @@ class Follower:
     def _scalar_only(self, name: str, args: tuple, out: Any) -> None:
         """An ordinary tensor times a number: remembered, since it may become a query."""
         if name in ("mul", "div") and isinstance(out, Tensor) and args and isinstance(args[0], Tensor):
-            factor = _scalar(name, args)
+            factor = scalar_factor(name, args)
             if factor is not None and out.is_floating_point():
                 self.lineage.put(out, Node("scaled", factors=(factor,)))
 
@@ -120,7 +123,7 @@ class Follower:
             self.lineage.put(out, node.then(Step("softmax", factor=float(dim)), node.axes))
             return
         known = node is not None and node.role == "score" and node.axes is not None
-        axes = node.axes if known else ax.unknown(x.shape)
+        axes = node.axes if known and node is not None and node.axes is not None else ax.unknown(x.shape)
         softmax = self._new_softmax(f"aten::{name}", axes, dim, x, out)
         made = Node("weights", axes, softmax=softmax, log=name == "_log_softmax")
         if node is not None and node.role == "score":
@@ -140,7 +143,7 @@ class Follower:
     def _reduce(self, name: str, main: Node, tensor: Tensor, args: tuple, kwargs: dict, out: Any):
         """Sums of exponentials are softmax denominators; a sum of weighted values is attention pooling; the rest are statistics."""
         result = out[0] if isinstance(out, (tuple, list)) else out
-        dims = _dims(args, kwargs, tensor.dim())
+        dims = reduced_axes(args, kwargs, tensor.dim())
         if name == "sum" and main.role == "weighted" and len(dims) == 1:
             return main, result, dims[0]
         if main.axes is None or main.role not in ("score", "exp", "weights"):
@@ -197,7 +200,7 @@ class Follower:
         if axes is None:
             return None
         if name in ("permute", "transpose", "t", "numpy_T"):
-            return _permuted(name, axes, args)
+            return permuted(name, axes, args)
         if name == "select":
             dim = args[1] % tensor.dim()
             return axes[:dim] + axes[dim + 1 :]
@@ -219,9 +222,9 @@ class Follower:
         if main.role == "noise":
             return replace(main, axes=None)
         if main.role == "scaled":
-            factor = _scalar(name, args) if name in ("mul", "div") else None
+            factor = scalar_factor(name, args) if name in ("mul", "div") else None
             return replace(main, factors=(*main.factors, factor)) if factor is not None else None
-        other = _other(tensor, args, kwargs)
+        other = other_operand(tensor, args, kwargs)
         met = self.lineage.get(other) if isinstance(other, Tensor) else None
         special = self._softmax_by_hand(name, main, met, tensor, args, out, axes)
         if special is not None:
@@ -280,7 +283,7 @@ class Follower:
         if met is not None and met.role == "noise":
             return Step("dropout", factor=met.drop) if name == "mul" else Step("noise")
         if name in ("mul", "div"):
-            factor = _scalar(name, args)
+            factor = scalar_factor(name, args)
             return Step("scale", factor=factor) if factor is not None else Step(name, tensor=held)
         if name == "neg":
             return Step("scale", factor=-1.0)
@@ -293,53 +296,6 @@ class Follower:
             keep = args[1] is tensor
             return Step("where", tensor=args[0], value=args[2 if keep else 1], keep=keep, where=where)
         return Step("clamp" if name.startswith("clamp") else name, tensor=held)
-
-
-def _tensors(args: tuple) -> list[Tensor]:
-    found = []
-    for arg in args:
-        if isinstance(arg, Tensor):
-            found.append(arg)
-        elif isinstance(arg, (tuple, list)):
-            found.extend(a for a in arg if isinstance(a, Tensor))
-    return found
-
-
-def _scalar(name: str, args: tuple) -> float | Tensor | None:
-    """The factor of `mul` or `div` by a number or a one-element tensor; 1 / x for div. None when it is a real tensor."""
-    if len(args) < 2:
-        return None
-    for value, is_divisor in ((args[1], name == "div"), (args[0], False)):
-        if isinstance(value, (int, float)):
-            return 1.0 / value if is_divisor and value else float(value)
-        if isinstance(value, Tensor) and value.numel() == 1 and (value is args[1] or args[1].numel() > 1):
-            value = value.detach()
-            return value.reciprocal() if is_divisor else value
-    return None
-
-
-def _other(tensor: Tensor, args: tuple, kwargs: dict) -> Any:
-    rest = [a for a in args if a is not tensor and (isinstance(a, (Tensor, int, float)) and not isinstance(a, bool))]
-    return rest[0] if rest else kwargs.get("other")
-
-
-def _dims(args: tuple, kwargs: dict, rank: int) -> list[int]:
-    dim = args[1] if len(args) > 1 else kwargs.get("dim")
-    if dim is None or isinstance(dim, Tensor) or dim == []:
-        return list(range(rank))
-    return [d % rank for d in (dim if isinstance(dim, (tuple, list)) else [dim]) if isinstance(d, int)]
-
-
-def _permuted(name: str, axes: ax.Axes, args: tuple) -> ax.Axes:
-    order = list(range(len(axes)))
-    if name == "permute":
-        order = [d % len(axes) for d in args[1]]
-    elif name == "transpose":
-        a, b = args[1] % len(axes), args[2] % len(axes)
-        order[a], order[b] = order[b], order[a]
-    else:
-        order.reverse()
-    return tuple(axes[i] for i in order)
 
 
 def version_of(tensor: Tensor) -> int:

@@ -37,7 +37,7 @@ class Gradients:
     def fused(self, call: dict[str, Any]) -> None:
         site = self._find(call["out"])
         if site is not None:
-            grad = call.get("grad_out", call.get("grad_out_"))
+            grad = call["grad_out"] if "grad_out" in call else call["grad_out_"]
             value = _like_heads(call["value"].detach(), grad)
             self._give(site, grad @ value.transpose(-1, -2))
 

@@ -50,7 +50,7 @@ def fused_site(name: str, given: dict[str, Any], out: Any, **seen) -> Site:
         query=query,
         key=key,
         value=value,
-        output=out[0] if isinstance(out, (tuple, list)) else out,
+        output=next(iter(out)) if isinstance(out, (tuple, list)) else out,
         lse=lse,
         scale=query.shape[-1] ** -0.5 if scale is None else scale,
         is_causal=bool(given.get("is_causal", False)),

@@ -155,7 +155,7 @@ class Lineage:
 def key_of(tensor: Tensor) -> Key | None:
     """(storage, offset, shape, strides), or None for tensors without one (sparse, nested, fake)."""
     try:
-        return tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+        return tensor.untyped_storage()._cdata, int(tensor.storage_offset()), tuple(tensor.shape), tensor.stride()
     except (NotImplementedError, RuntimeError):
         return None
 

@@ -147,7 +147,9 @@ class observe:
             if isinstance(arg, nn.Parameter):
                 self._learn(arg)
         if name in kernels.FUSED:
-            self._emit(self._scaled(kernels.fused_site(name, kernels.arguments(func, args, kwargs), out, **self._seen())))
+            self._emit(
+                self._scaled(kernels.fused_site(name, kernels.arguments(func, args, kwargs), out, **self._seen()))
+            )
         elif name in kernels.NATIVE:
             self._emit(kernels.native_site(name, kernels.arguments(func, args, kwargs), out, **self._seen()))
         elif name in kernels.OPAQUE:
@@ -174,8 +176,8 @@ class observe:
         if any(step.op in ("index", "index_select", "gather") for step in node.after):
             return None  # rows in another order: a router of experts
         node.softmax.used = True
-        lead = tuple(a for i, a in enumerate(node.axes) if i != dim and ax_label(a) != "e")
-        value_axes = tuple(DEPTH if ax_label(a) == "e" else a for a in node.axes)
+        lead = tuple(a for i, a in enumerate(node.axes) if i != dim and _first_label(a) != "e")
+        value_axes = tuple(DEPTH if _first_label(a) == "e" else a for a in node.axes)
         value_axes = tuple(a if n > 1 else () for a, n in zip(value_axes, node.value.shape))
         made = node.softmax.made
         result = (out.flatten(-1), (*lead, DEPTH)) if out.dim() == len(lead) + 1 else (out, None)
@@ -233,7 +235,7 @@ class observe:
             self.lineage.learned.add(key[0])
 
 
-def ax_label(axis) -> str:
+def _first_label(axis) -> str:
     return axis[0].label if axis else ""
 
 

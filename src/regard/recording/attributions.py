@@ -6,7 +6,8 @@ sample. Fused kernels are kept: their backward operator receives what dL/dA is m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -130,34 +131,30 @@ def value_zeroing(run: Callable[[int | None], Tensor], tokens: int) -> Tensor:
     return torch.stack(changed, -1)
 
 
-def zeroed_value(project: nn.Module, token: int | None):
-    """Context manager: the output of a value projection, (B, S, ...), is 0 at one token; nothing for None.
+@contextmanager
+def zeroed_value(project: nn.Module, token: int | None) -> Iterator[None]:
+    """While active, the output of a value projection, (B, S, ...), is 0 at one token; nothing for None.
 
     The fitting `run` for `value_zeroing`: `with zeroed_value(layer.v_proj, j): return layer(x)[0]`.
     """
-    from contextlib import contextmanager
 
-    @contextmanager
-    def zeroed():
-        def hook(module, inputs, output: Tensor) -> Tensor:
-            keep = torch.ones(output.shape[1], dtype=output.dtype, device=output.device)
-            keep[token] = 0
-            return output * keep.view(1, -1, *[1] * (output.dim() - 2))
+    def hook(module, inputs, output: Tensor) -> Tensor:
+        keep = torch.ones(output.shape[1], dtype=output.dtype, device=output.device)
+        keep[token] = 0
+        return output * keep.view(1, -1, *[1] * (output.dim() - 2))
 
-        handle = project.register_forward_hook(hook) if token is not None else None
-        try:
-            yield
-        finally:
-            if handle is not None:
-                handle.remove()
-
-    return zeroed()
+    handle = project.register_forward_hook(hook) if token is not None else None
+    try:
+        yield
+    finally:
+        if handle is not None:
+            handle.remove()
 
 
 def _square(weights: Sequence[Tensor]) -> int:
     if not weights:
         raise CaptureError("there are no layers to combine")
     sizes = {tuple(w.shape[-2:]) for w in weights}
-    if len(sizes) > 1 or len({*sizes.copy().pop()}) > 1:
+    if len(sizes) > 1 or any(rows != columns for rows, columns in sizes):
         raise CaptureError(f"the layers' maps are {sorted(sizes)}; self-attention maps of one size are needed")
     return weights[0].shape[-1]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from regard.intercept.site import Site
@@ -173,3 +174,14 @@ def _grows(site: Site, S: int) -> bool:
 
 def _has_cache_name(site: Site) -> bool:
     return "self" in site.path.lower() or hasattr(site.innermost, "layer_idx")
+
+
+def output_projection(attention: Attention) -> Tensor | None:
+    """W_O, (E, H * Dv), of the module that ran the attention, by the usual names."""
+    for name in ("o_proj", "out_proj", "proj", "c_proj", "to_out", "dense", "o"):
+        layer = getattr(attention.site.innermost, name, None)
+        layer = layer[0] if isinstance(layer, torch.nn.Sequential) and len(layer) else layer
+        weight = getattr(layer, "weight", None)
+        if isinstance(weight, Tensor) and weight.dim() == 2:
+            return weight.detach().T.cpu() if type(layer).__name__ == "Conv1D" else weight.detach().cpu()
+    return None

@@ -5,21 +5,20 @@ Axes: H heads, T queries, S keys, R chosen rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from regard.core.errors import CaptureError
 from regard.intercept.site import HIDDEN
-from regard.recording.heads import Attention
+from regard.recording.finished import Track, finished
+from regard.recording.heads import Attention, output_projection
 from regard.recording.record import Record
-from regard.recording.scores import finish, output_share
+from regard.recording.scores import output_share
+from regard.recording.selfcheck import disagreement
 from regard.recording.summary import Summary
-from regard.recording.weighing import call_of, mask_digest, tiles_of
-
-TOP = 8
-CHECKED, AGREES = 4, 2e-3  # rows of the self-check; largest error relative to the largest output
+from regard.recording.weighing import mask_digest, tiles_of
 
 
 @dataclass
@@ -32,17 +31,6 @@ class Wanted:
     queries: list[int] | None
     segments: list[tuple[str, int, int]]
     samples: list[int] | None
-
-
-@dataclass
-class Track:
-    """One layer of one sample of one sequence, while it grows."""
-
-    record: Record
-    summary: Summary
-    rows: list[tuple[int, Tensor]] = field(default_factory=list)  # (query, (H, S of its call))
-    full: list[Tensor] = field(default_factory=list)  # (H, t, S of its call)
-    share: Tensor | None = None
 
 
 class Layers:
@@ -150,7 +138,7 @@ class Layers:
         if whole is not None:
             track.full.append(whole)
         if attention.output is not None and record.steps == 0:
-            track.share = output_share(attention.output[sample][heads].detach().cpu(), _projection(attention))
+            track.share = output_share(attention.output[sample][heads].detach().cpu(), output_projection(attention))
         record.queries, record.keys, record.steps = record.queries + T, max(record.keys, first + S), record.steps + 1
 
     def _chosen(self, record: Record, T: int) -> list[int]:
@@ -204,34 +192,7 @@ class Layers:
         """The finished records, by run, sample and layer."""
         tracks = [t for runs in self.tracks.values() for t in runs]
         tracks.sort(key=lambda t: (t.record.run, t.record.sample, t.record.layer))
-        return [_finished(track) for track in tracks]
-
-
-def _finished(track: Track) -> Record:
-    record, summary = track.record, track.summary
-    record.scores, record.series = finish(summary)
-    if track.share is not None:
-        record.scores["output"] = track.share
-    record.received, record.seen_by = summary.received, summary.seen_by
-    record.pooled, record.pooled_max, record.pooled_even = summary.pooled.means()
-    record.query_edges, record.key_edges = summary.pooled.edges(record.queries, record.keys)
-    record.profile = summary.profile / max(1, record.queries)
-    record.causal = record.kind == "self" and summary.future <= 1e-6 and record.queries > 1
-    if summary.segments:
-        record.segment_map = summary.segment_mass / summary.segment_rows.clamp(min=1)[None, :, None]
-    if track.rows:
-        record.rows = torch.tensor([q for q, _ in track.rows])
-        record.row_weights = torch.stack([_wide(row, record.keys) for _, row in track.rows], 1)
-        values, keys = record.row_weights.topk(min(TOP, record.keys), -1)
-        record.top_values, record.top_keys = values, keys
-    if track.full:
-        record.weights = torch.cat([_wide(part, record.keys) for part in track.full], 1)
-    return record
-
-
-def _wide(x: Tensor, keys: int) -> Tensor:
-    """Filled up with zeros: keys that did not exist yet."""
-    return torch.nn.functional.pad(x, (0, keys - x.shape[-1]))
+        return [finished(track) for track in tracks]
 
 
 def _offset(attention: Attention) -> int:
@@ -253,55 +214,6 @@ def _offset(attention: Attention) -> int:
 def _dtype(attention: Attention) -> str:
     tensor = attention.query if attention.query is not None else attention.weights
     return str(tensor.dtype).removeprefix("torch.") if tensor is not None else ""
-
-
-def _projection(attention: Attention) -> Tensor | None:
-    """W_O, (E, H * Dv), of the module that ran the attention, by the usual names."""
-    for name in ("o_proj", "out_proj", "proj", "c_proj", "to_out", "dense", "o"):
-        layer = getattr(attention.site.innermost, name, None)
-        layer = layer[0] if isinstance(layer, torch.nn.Sequential) and len(layer) else layer
-        weight = getattr(layer, "weight", None)
-        if isinstance(weight, Tensor) and weight.dim() == 2:
-            return weight.detach().T.cpu() if type(layer).__name__ == "Conv1D" else weight.detach().cpu()
-    return None
-
-
-@torch.no_grad()
-def disagreement(attention: Attention) -> str:
-    """What the self-check says: weights of a few rows times the values must be the output that the model got. "" when they are."""
-    site = attention.site
-    if attention.output is None or attention.value is None or (site.dropout and attention.weights is None):
-        return ""
-    if attention.weights is not None and site.weights_used is None:
-        return ""
-    T = attention.queries
-    rows = torch.tensor(
-        sorted({round(i * (T - 1) / max(1, CHECKED - 1)) for i in range(CHECKED)}), device=attention.output.device
-    )
-    heads = list(range(attention.heads))
-    if attention.weights is None:
-        from regard.core.backends.open_form import softmax_weights
-
-        weights = softmax_weights(call_of(attention, 0, heads, rows))[0]
-    elif site.dropout or site.kind == "exp":
-        return ""
-    else:
-        weights = attention.weights[0][:, rows]
-    value = attention.value[0]
-    value = (
-        value.repeat_interleave(attention.heads // value.shape[0], 0) if value.shape[0] != attention.heads else value
-    )
-    made = weights.float() @ value[..., : weights.shape[-1], :].float()
-    got = attention.output[0][:, rows].float()
-    if made.shape != got.shape:
-        return f"weights and values make {tuple(made.shape)}, the model's output has {tuple(got.shape)}"
-    error, size = float((made - got).abs().nan_to_num(0).max()), float(got.abs().nan_to_num(0).max())
-    allowed = AGREES if got.dtype == torch.float32 and attention.output.dtype == torch.float32 else 4e-2
-    return (
-        f"the weights times the values miss the output by {error:.2g} (allowed {allowed * max(size, 1e-6):.2g})"
-        if error > allowed * max(size, 1e-6)
-        else ""
-    )
 
 
 def _size(count: float) -> str:

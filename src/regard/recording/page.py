@@ -53,7 +53,7 @@ def page_of(
     crossed = {r.path.split(".")[0] for _, r in chosen if r.kind == "cross"}
     layers = []
     for index, record in chosen:
-        extra = {name: values[index] for name, values in (trust or {}).items() if values[index] is not None}
+        extra = {name: v for name, values in (trust or {}).items() if (v := values[index]) is not None}
         layers.append(_maps(record, *sides.of(record, crossed), extra))
     notes += sorted({note for _, r in chosen for note in r.notes})
     return PageData(title, sides.sequences, layers, notes, list(missed))

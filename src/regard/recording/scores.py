@@ -56,12 +56,12 @@ def apart(T: int, S: int, offset: int = 0) -> Tensor:
 
 def distance(weights: Tensor, offset: int = 0) -> Tensor:
     """Per query, keys: sum_j w_ij |j - place_i| (Vig & Belinkov 2019, arXiv:1906.04284)."""
-    return (weights * apart(*weights.shape[1:], offset)).sum(-1)
+    return (weights * apart(weights.shape[1], weights.shape[2], offset)).sum(-1)
 
 
 def local(weights: Tensor, offset: int = 0, reach: int = LOCAL) -> Tensor:
     """Per query: weight on keys at most `reach` away."""
-    return (weights * (apart(*weights.shape[1:], offset) <= reach)).sum(-1)
+    return (weights * (apart(weights.shape[1], weights.shape[2], offset) <= reach)).sum(-1)
 
 
 def boundary(weights: Tensor, size: int = BOUNDARY) -> tuple[Tensor, Tensor]:
@@ -71,7 +71,7 @@ def boundary(weights: Tensor, size: int = BOUNDARY) -> tuple[Tensor, Tensor]:
 
 def profile(weights: Tensor, offset: int = 0) -> Tensor:
     """(H, K): mean mass at distances 0, 1, 2-3, 4-7, ... on either side."""
-    away = apart(*weights.shape[1:], offset)
+    away = apart(weights.shape[1], weights.shape[2], offset)
     kind = torch.where(away > 0, away.clamp(min=1).double().log2().floor().long() + 1, 0)
     return torch.stack([(weights * (kind == k)).sum(-1).mean(-1) for k in range(weights.shape[2].bit_length() + 1)], -1)
 

@@ -9,7 +9,7 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from regard.core.errors import CaptureError, MissingExtraError
 from regard.recording.record import FORMAT, Record
@@ -108,7 +108,7 @@ def _ours(about) -> bool:
     return isinstance(about, dict) and about.get("format", FORMAT + 1) <= FORMAT
 
 
-def _safetensors(name: str):
+def _safetensors(name: str) -> Any:
     try:
         if name == "save_file":
             from safetensors.torch import save_file

@@ -46,6 +46,8 @@ def tiles_of(attention: Attention, sample: int, heads: list[int]) -> Iterator[We
 def call_of(attention: Attention, sample: int, heads: list[int], rows: Tensor | None = None) -> Call:
     """The kernel's call for one sample and chosen heads, as `core` states it. rows: (R,) chosen queries, None = all."""
     site = attention.site
+    assert attention.query is not None
+    assert attention.key is not None
     every = heads == list(range(attention.heads))
     at = slice(None) if every else heads
     group = attention.heads // attention.kv_heads
@@ -57,8 +59,9 @@ def call_of(attention: Attention, sample: int, heads: list[int], rows: Tensor | 
     if site.is_causal:
         mask = causal(offset=0)
     if site.hidden is not None:
-        hidden = ~_pick(site.hidden, sample, at)
-        mask = dense(hidden) if mask is None else dense(hidden) & mask
+        hidden = _pick(site.hidden, sample, at)
+        assert hidden is not None
+        mask = dense(~hidden) if mask is None else dense(~hidden) & mask
     call = prepare(query, key, key, mask=mask, bias=bias, scale=site.scale)
     return call if rows is None else _narrowed(call, rows, None)
 
@@ -105,6 +108,7 @@ def _shown(call: Call, tile: Tile) -> Tensor:
 
 def _read(attention: Attention, sample: int, heads: list[int]) -> Iterator[Weighed]:
     """Tiles of weights that the module itself made."""
+    assert attention.weights is not None
     weights = attention.weights[sample if attention.weights.shape[0] > 1 else 0].detach()
     H, T, S = len(heads), *weights.shape[-2:]
     rows = max(1, min(T, TILE_BYTES // (4 * S * H)))
@@ -132,6 +136,7 @@ def _filled(attention: Attention, sample: int) -> Tensor | None:
         return None
     for step in site.mask:
         mask = step.tensor
+        assert mask is not None
         if step.op == "fill" and _low(step.value):
             hidden = mask != 0
         elif step.op == "where" and _low(step.value):
