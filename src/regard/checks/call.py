@@ -91,6 +91,8 @@ class Call:
         out: dict[str, Any] = {parameter: laid[source] for parameter, source in self.arguments.items()}
         for name, value in self.fixed.items():
             out[name] = value(tokens, dtype) if callable(value) else value
+        for name in [n for n in out if n.endswith("]")]:  # "history[0]", "history[1]": one argument that is a list
+            out.setdefault(name.partition("[")[0], []).append(out.pop(name))
         return out
 
     def main_output(self, raw: Any) -> Tensor:

@@ -5,13 +5,17 @@ Sizes are pairwise different, so that an axis mix-up cannot pass: width 32, 4 he
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import enum
 import inspect
 import itertools
 import sys
+import textwrap
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import UnionType
 from typing import Any
 
 from torch import nn
@@ -38,7 +42,7 @@ class Plan:
 
 PLANS = (
     Plan(), Plan(optional="none"), Plan(grid=8), Plan(grid=8, optional="none"),
-    Plan(unknown="module"), Plan(grid=8, unknown="small"), Plan(unknown="none"),
+    Plan(unknown="literal 0"), Plan(unknown="literal 1"), Plan(unknown="module"), Plan(grid=8, unknown="small"), Plan(unknown="none"),
     *(Plan(unknown=f"sibling {i}") for i in range(SIBLINGS)),
     Plan(optional="all"), Plan(grid=8, optional="all"),
     Plan(width=64), Plan(width=64, optional="none"), Plan(width=64, grid=8), Plan(width=64, heads=8, grid=8), Plan(width=256, heads=8, grid=8),
@@ -100,7 +104,8 @@ def _annotations(obj: Any) -> dict[str, Any]:
     for name, hint in hints.items():
         inner = [a for a in typing.get_args(hint) if a is not type(None)]
         optional = type(None) in typing.get_args(hint)
-        out[name] = inner[0] if optional and len(inner) == 1 else hint
+        modules = [a for a in inner if inspect.isclass(a) and issubclass(a, nn.Module)]
+        out[name] = modules[0] if modules and typing.get_origin(hint) in (typing.Union, UnionType) else inner[0] if optional and len(inner) == 1 else hint
     return out
 
 
@@ -125,6 +130,8 @@ def _arguments(obj: Any, parameters: list[inspect.Parameter], types: dict[str, A
 
 def _replaced(p: inspect.Parameter, role: str | None, plan: Plan) -> dict[str, Any]:
     """A value in place of a default that cannot be used as it is: a missing callable, a size made for large inputs."""
+    if p.default is None and role in ("window", "length", "grid"):
+        return {p.name: SIZES[role]}
     if p.default is None:
         callables = {"norm": nn.LayerNorm, "act": nn.GELU}
         return next(({p.name: c} for word, c in callables.items() if word in p.name), {})
@@ -148,6 +155,8 @@ def _required(obj: Any, p: inspect.Parameter, types: dict[str, Any], plan: Plan)
     made = _of_class(hint)
     if made is not None:
         return made
+    if plan.unknown.startswith("literal") and len(compared := literals(obj, p.name)) > int(plan.unknown[-1]):
+        return compared[int(plan.unknown[-1])]
     if role is not None:
         by_plan = {"width": plan.width, "out_width": plan.width, "context_width": plan.width, "num_heads": plan.heads}
         return {**SIZES, **by_plan, "head_dim": plan.width // plan.heads}[role]
@@ -180,6 +189,24 @@ def _unknown(obj: Any, p: inspect.Parameter, plan: Plan) -> Any:
     if plan.unknown.startswith("sibling"):
         return _sibling(obj, p.name, int(plan.unknown[-1]))
     return 2 if plan.unknown == "small" else plan.width
+
+
+def literals(obj: Any, name: str) -> list[Any]:
+    """The constants that a constructor compares a parameter with: what its author expects there."""
+    function = obj.__init__ if inspect.isclass(obj) else obj
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return []
+    found: list[Any] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and node.left.id == name:
+            for other in node.comparators:
+                parts = other.elts if isinstance(other, (ast.Tuple, ast.List, ast.Set)) else [other]
+                for part in parts:
+                    with contextlib.suppress(ValueError):
+                        found.append(ast.literal_eval(part))
+    return [v for v in dict.fromkeys(found) if v is not None]
 
 
 def _of_class(hint: Any) -> Any:

@@ -45,8 +45,11 @@ def infer_call(subject: Subject, signature: Signature | None = None) -> Call:
     signature = signature or read_signature(subject.forward)
     errors: list[Failure] = []
     last = time.process_time() + SECONDS
-    for plan in [*stream_plans(signature), *cross_plans(signature)]:  # an argument may be optional in name only
-        call = _try_plan(subject, signature, plan, errors, last)
+    plans = [*stream_plans(signature), *cross_plans(signature)]  # an argument may be optional in name only
+    for plan, further in [*((p, False) for p in plans), *((p, True) for p in plans)]:
+        if further and len(fixed_arguments(signature, (6,))) == 1:
+            break
+        call = _try_plan(subject, signature, plan, errors, last, further=further)
         if call is not None:
             return call
     best = max(errors, key=lambda e: e.line).text if errors else "it takes no tensor argument that we could find"
@@ -66,7 +69,7 @@ def infer_cross(subject: Subject, signature: Signature, primary: Call) -> Call |
 
 
 def _try_plan(
-    subject: Subject, signature: Signature, plan: dict[str, str], errors: list[Failure], last: float, like: Call | None = None
+    subject: Subject, signature: Signature, plan: dict[str, str], errors: list[Failure], last: float, like: Call | None = None, further: bool = False
 ) -> Call | None:
     hint = layout_hint(subject.forward, next(iter(plan)))
     wanted: dict[str, int] = {}  # layout -> the width that an error message asked for
@@ -76,7 +79,7 @@ def _try_plan(
         first = next(iter(sources.values()))
         if first.layout.axes in wanted and wanted[first.layout.axes] not in [s.width for s in sources.values()]:
             continue
-        call = attempt(subject, signature, plan, sources, errors)
+        call = attempt(subject, signature, plan, sources, errors, further=further)
         if call is not None:
             return call
         asked = width_asked(errors[-1].text)
@@ -95,11 +98,12 @@ def width_asked(error: str) -> int | None:
 
 
 def attempt(
-    subject: Subject, signature: Signature, plan: dict[str, str], sources: dict[str, Source], errors: list[Failure]
+    subject: Subject, signature: Signature, plan: dict[str, str], sources: dict[str, Source], errors: list[Failure], *, further: bool = False
 ) -> Call | None:
-    """The call with these sources if it runs, else None (the reasons are appended)."""
+    """The call with these sources if it runs, else None (the reasons are appended). `further`: the less likely values of other arguments."""
     query = next((s for s in ("query", "x") if s in sources), next(iter(sources)))
-    for fixed in fixed_arguments(signature, sources[query].grid):
+    every = fixed_arguments(signature, sources[query].grid)
+    for fixed in every[1:] if further else every[:1]:
         call = Call(sources, plan, fixed, query=query)
         found = _attempt(subject, call, errors)
         if found is not None:
@@ -142,7 +146,10 @@ def _source_candidates(module: Any, plan: dict[str, str], like: Call | None, hin
         base = like.sources[like.query]
         for other in _other_lengths(base):
             for width in dict.fromkeys([base.width, *sizes.widths(module)]):
-                context = Source(base.layout, base.batch, other, width, base.heads)
+                ids = base.vocabulary is not None  # a model of ids reads the states of another
+                if ids and width == 1:
+                    continue
+                context = Source(Layout("BLD") if ids else base.layout, base.batch, other, width, base.heads)
                 yield {names[0]: base, names[1]: context}
         return
     vocabulary = sizes.vocabulary(module)
@@ -196,7 +203,7 @@ def layouts(module: Any, plan: dict[str, str], hint: str | None = None) -> list[
         order = ["BKLD", "BLD", "BDHW", "LD"]
     else:
         order = ["BDHW", "BLD", "BKLD", "BHWD", "LD"]
-    tail = ["BDTHW", "BTHWD", "BTLD"]
+    tail = ["BDTHW", "BTHWD", "BTLD", "BTHWLD"]
     return [Layout(axes) for axes in dict.fromkeys([*([hint] if hint else []), *order, "BL", *tail])]
 
 
@@ -206,6 +213,8 @@ def _grids(module: Any, layout: Layout) -> list[tuple[int, ...]]:
         return [(n,) for n in sizes.lengths(module)]
     if directions == 2:
         return list(sizes.grids(module)[:24])
+    if directions == 4:  # windows of windows: two places and the tokens of each
+        return [(2, 3, n, n) for n in sizes.sides(module)]
     return list(dict.fromkeys([(2, 4, 6), (4, 8, 8), (8, 7, 7), *((n, 4, 6) for n in sizes.lengths(module) if n <= 8)]))
 
 
@@ -227,8 +236,8 @@ def main_tensor(raw: Any, query: Source, keys: Source) -> tuple[tuple[Any, ...],
         layout = output_layout(tuple(tensor.shape), query.layout, query.batch, query.grid)
         if layout is not None:
             return path, layout, True
-        if tensor.ndim >= 2 and tensor.shape[0] == query.batch and query.layout.batched:
-            axes = {2: "BD", 3: "BLD", 4: "BLHD", 5: "BTHWD"}.get(tensor.ndim)
+        if tensor.ndim >= 1 and tensor.shape[0] == query.batch and query.layout.batched:
+            axes = {1: "B", 2: "BD", 3: "BLD", 4: "BLHD", 5: "BTHWD"}.get(tensor.ndim)
             if axes:
                 rest.append((path, Layout(axes), False))
     return rest[0] if rest else None

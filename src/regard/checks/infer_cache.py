@@ -56,7 +56,7 @@ def _candidates(case: Case) -> list[CacheUse]:
     flags |= {n: True for n in signature.cache_options if n not in flags}
     position = signature.cache_positions[0] if signature.cache_positions else None
     out = []
-    returned = [n for n in signature.unknown if signature_default_none(case, n)]
+    returned = [n for n in [*signature.unknown, *signature.extra_streams] if signature_default_none(case, n)]
     for parameter in [*signature.caches, *returned]:
         for options in ({}, flags) if flags else ({},):
             maker = [*_annotated(case, parameter), *_maker(case)]

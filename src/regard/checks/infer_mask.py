@@ -40,7 +40,7 @@ class Trial:
 def infer_masks(case: Case) -> list[MaskUse]:
     """How each mask argument is filled. Arguments for which nothing runs are left out, with a note."""
     found = []
-    quoted = [n for n in case.signature.unknown if case.evidence.says_polarity(n)]  # no mask by name, one by its description
+    quoted = [n for n in case.signature.unknown if _may_be_mask(case, n)]  # no mask by name, one by its description
     names = [*case.signature.masks, *quoted, *(n for n in case.signature.positions if "bias" in n and "mask" not in n), *case.signature.lengths]
     if case.design.mask_argument and case.design.mask_argument not in names:
         names.append(case.design.mask_argument)
@@ -50,6 +50,11 @@ def infer_masks(case: Case) -> list[MaskUse]:
         if use is not None:
             found.append(use)
     return found
+
+
+def _may_be_mask(case: Case, name: str) -> bool:
+    """Optional, None by default, and described as true or 1 where something holds."""
+    return case.subject.signature().parameters[name].default is None and case.evidence.says_polarity(name)
 
 
 def call_for(case: Case, name: str) -> Call:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.checks.roles import call_role
+from regard.checks.roles import call_role, constructor_role
 
 NOT_STREAMS = {
     "mask", "lengths", "cache", "cache_position", "cache_option", "positions", "return_option", "path_option", "causal_option", "bias", "grid",
@@ -54,7 +54,25 @@ def read_signature(forward: Callable[..., Any]) -> Signature:
             _place(out, p)
     if out.variadic and not out.streams:
         out.streams = ["*0"]
+    if not out.streams:
+        _optional_streams(out)
     return out
+
+
+def _optional_streams(out: Signature) -> None:
+    """Whole models take everything by keyword, all optional: ids or pixels are the stream, decoder ids the query of two."""
+    names = [*out.unknown, *out.extra_streams]
+    ids = next((n for n in names if n in ("input_ids", "ids", "tokens", "idx", "pixel_values", "input_values", "input_features", "inputs", "x")), None)
+    first = ids or next(iter(names), None)
+    if first is None:
+        return
+    streams = [first]
+    decoder = next((n for n in names if n == f"decoder_{first}"), None)
+    if decoder is not None:
+        streams = [decoder, first]
+    out.streams = streams
+    out.extra_streams = [n for n in out.extra_streams if n not in streams and not n.endswith("embeds")]
+    out.unknown = [n for n in out.unknown if n not in streams]
 
 
 def _place(out: Signature, p: inspect.Parameter) -> None:
@@ -102,6 +120,8 @@ def _sizes_follow(out: Signature) -> bool:
 def stream_plans(signature: Signature) -> list[dict[str, str]]:
     """Ways to feed the streams from sources, the likeliest first: {"q": "x", "k": "x", "v": "x"}, then cross."""
     names = signature.streams
+    if len(names) == 1 and names[0] != "*0":
+        return [{names[0]: "x"}, {f"{names[0]}[0]": "query", f"{names[0]}[1]": "context"}]
     if len(names) == 1:
         return [{names[0]: "x"}]
     roles = [call_role(n) for n in names]
@@ -112,6 +132,8 @@ def stream_plans(signature: Signature) -> list[dict[str, str]]:
         rest = dict.fromkeys(names[3:], "context")
         return [{**first, **dict.fromkeys(names[3:], "x")}, {**cross, **rest}]
     if len(names) == 2:
+        if names[0] == f"decoder_{names[1]}":
+            return [{names[0]: "query", names[1]: "context"}]
         swapped = roles[0] in ("context", "key", "value") and roles[1] in ("query", "self")
         query, other = (names[1], names[0]) if swapped else (names[0], names[1])
         plans = [{query: "query", other: "context"}]
@@ -149,8 +171,18 @@ def fixed_arguments(signature: Signature, grid: tuple[int, ...]) -> list[dict[st
             base[name] = signature.options[name]
         elif name in signature.lengths:
             base[name] = _full_lengths
+    return [base, *_variants(signature, base)]
+
+
+def _variants(signature: Signature, base: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What else required arguments may be: masks that hide nothing, and nothing where a number or a table was given."""
     masks = [n for n in signature.required if n in signature.masks]
-    return [base, *({**base, **dict.fromkeys(masks, keep)} for keep in KEEP_ALL if masks)]
+    tables = [n for n in signature.required if n in signature.positions]
+    numbers = [n for n in signature.required if n in signature.unknown]
+    scales = {n: 0.5 for n in signature.unknown if n not in signature.required and constructor_role(n) == "scale"}
+    for keep in (None, *KEEP_ALL) if masks else (None,):
+        for without in (tables, [*tables, *numbers]) if tables or numbers else ([],):
+            yield {**base, **scales, **dict.fromkeys(masks, keep), **dict.fromkeys(without, None)}
 
 
 def _size(name: str, sizes: list[str], grid: tuple[int, ...]) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 from regard.checks import settle
 from regard.checks.build import builds, dropout_rate
+from regard.checks.call import Call
 from regard.checks.case import Case
 from regard.checks.declared import declared_call
 from regard.checks.design import Design
@@ -66,7 +67,7 @@ def _settle(case: Case) -> None:
     settle.settle_batch_axis(case)
     settle.settle_freedom(case)
     case.dropout = case.design.dropout if case.design.dropout is not None else dropout_rate(case.subject.pristine)
-    case.cross = infer_cross(case.subject, case.signature, case.call)
+    case.cross = _context_that_counts(case, infer_cross(case.subject, case.signature, case.call))
     case.masks = [] if case.stochastic and not _repeatable(case) else infer_masks(case)
     try:
         case.cache = infer_cache(case)
@@ -76,6 +77,19 @@ def _settle(case: Case) -> None:
     case.notes += [
         f"mask argument {n} was not exercised" for n in unused if not any(note.startswith(n) for note in case.notes)
     ]
+
+
+def _context_that_counts(case: Case, call: Call | None) -> Call | None:
+    """An optional context that changes nothing belongs to another configuration of a whole model; elsewhere rules speak of it."""
+    source = case.call.sources[case.call.query]
+    if call is None or source.vocabulary is None:
+        return call
+    a = case.sample(call=call)
+    b = {**a, call.keys: case.sample(1, call=call)[call.keys]}
+    if case.difference(case.run(a, call=call), case.run(b, call=call)) > case.tolerance:
+        return call
+    case.notes.append(f"the context ({', '.join(p for p, s in call.arguments.items() if s == call.keys)}) has no effect in this configuration and was not exercised")
+    return None
 
 
 def _repeatable(case: Case) -> bool:

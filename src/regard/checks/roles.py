@@ -26,7 +26,7 @@ CONSTRUCTOR = {  # role -> pattern on the whole name; first match wins
     "context_width": r"(context|cross|memory|kv|enc(oder)?|cond|y|source|src|text)_?(attention_)?(dim|width|channels|size|hidden_size|features)|dim_(context|kv|cond)",
     "window": r"(window|win|local|attention_?window|block|chunk|bucket|patch|neighbou?rhood|halo|kernel)_?(size|width|len(gth)?|radius)?|ws|w_?size|k(ernel)?(_size)?|sliding_window|radius|block_?len",
     "shift": r"shift(_?size)?",
-    "grid": r"(input_?|img_?|image_?|feat_?|fmap_?)?(resolution|res|size|fmap|hw|img_size|feature_size|spatial)|resolutions?|fmap_?size|im_?size|size_hw",
+    "grid": r"(input_?|img_?|image_?|feat_?|fmap_?)?(resolution|res|size|fmap|hw|img_size|feature_size|spatial)|(img_?|image_?|input_?|feat_?|fmap_?)(h|w|height|width)|height|[hw]_s|resolutions?|fmap_?size|im_?size|size_hw",
     "length": r"(max_?)?(seq(uence)?_?)?(len(gth)?|positions?|tokens|ctx|context_?len(gth)?|seqlen|seq_len|block_size|n_ctx|num_patches|num_tokens|slots|cache_?size|cache_?len)|max_?(seq|len|pos|position|seq_len|length|position_embeddings|context|cache|cache_len|tokens).*|n_positions|seq_?len|n",
     "batch": r"(max_?)?b(atch)?(_?size)?(es)?|max_batch(_size)?",
     "reduction": r"(reduction|ratio|squeeze_?factor|r|reduction_?ratio|rd_ratio|divisor|expansion)",
@@ -39,7 +39,7 @@ CONSTRUCTOR = {  # role -> pattern on the whole name; first match wins
     "causal": r"(is_?)?(causal|autoregressive|masked|unidirectional|decoder|is_decoder)",
     "batch_first": r"batch_?first",
     "scale": r"(qk_?)?scale|temperature|softmax_scale|tau|scaling",
-    "count": r"(num|n)_?(slots?|landmarks|latents?|mem(ory)?(_?kv|_?slots|_?tokens)?|hashes|buckets|features|queries|clusters|global|memories|experts|iters?|random.*|dims|points|nodes|groups?)|(mem|s|S|slots|latents|landmarks|hashes|nb_features|iters|groups?)",
+    "count": r"(num|n)_?(slots?|landmarks|latents?|mem(ory)?(_?kv|_?slots|_?tokens)?|hashes|buckets|features|queries|clusters|global|memories|experts|iters?|random.*|dims|points|nodes|groups?)|(mem|s|S|slots|latents|landmarks|hashes|nb_features|iters|groups?)|(num|n)_[a-z]+",
 }
 
 CALL = {

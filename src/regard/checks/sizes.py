@@ -79,7 +79,7 @@ def _integers(module: Any) -> Iterator[int]:
 def lengths(module: Any) -> list[int]:
     """Token counts to try: general ones first, then what the module's own numbers suggest."""
     own = [n for n in dict.fromkeys(_integers(module)) if 2 <= n <= 512]
-    small = [n * k for n in own if n <= 16 for k in (2, 3)]
+    small = [n * k for n in own if n <= 16 for k in (2, 3, n)]
     return list(dict.fromkeys([*LENGTHS, *own, *small]))
 
 
@@ -88,7 +88,14 @@ def grids(module: Any) -> list[tuple[int, int]]:
     own = [n for n in dict.fromkeys(_integers(module)) if 2 <= n <= 64]
     pairs = [(a, b) for a, b in itertools.product(own[:6], repeat=2) if a * b <= LARGEST]
     twice = [(2 * n, 3 * n) for n in own if n <= 8]
-    return list(dict.fromkeys([*GRIDS, *twice, *pairs]))
+    large = [(n, n) for n in dict.fromkeys(_integers(module)) if 64 < n <= 256]
+    return list(dict.fromkeys([*GRIDS, *twice, *pairs[: 24 - len(GRIDS) - len(twice)], *large[:2]]))
+
+
+def sides(module: Any) -> list[int]:
+    """Window sides to try: small numbers of the module, and roots of those that are squares."""
+    own = list(dict.fromkeys(_integers(module)))
+    return list(dict.fromkeys([*(math.isqrt(n) for n in own if 4 <= n <= 256 and math.isqrt(n) ** 2 == n), *(n for n in own if 2 <= n <= 8)]))[:8]
 
 
 def vocabulary(module: Any) -> int | None:

@@ -25,6 +25,7 @@ def cached_equals_full(case: Case) -> Verdict | None:
         q = rotate(q, past_length + torch.arange(q.size(-2)))
     """
     case.need(case.cache is not None, "no key-value cache was found" if not (case.signature.caches or case.signature.cache_positions) else "the cache argument could not be used in a way that we know")
+    case.need(bool(case.facts.get("causal")), "a plain call is not causal, so the pieces cannot equal the whole")
     case.need_determinism()
     total = 8
     batch = case.sample(6, tokens=total)

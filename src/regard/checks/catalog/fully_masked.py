@@ -30,6 +30,9 @@ def fully_masked_row(case: Case) -> list[Verdict]:
         for train in (False, True):
             got = masked(case, call, use, batch, keep, train=train)
             if not bool(torch.isfinite(got[0]).all()):
+                if case.subject.dtype == torch.float64 and bool(torch.isfinite(masked(case, call, use, batch, keep, train=train, dtype=torch.float32)[0]).all()):
+                    out.append(Verdict("question", f"when {use.parameter} hides every key of an item, the output is NaN in float64 only: a finite minimum of float64 is cast to float32", kind="finite-min-overflow", measured="NaN in float64", allowed="finite", example="item 0 fully hidden, float64", cause="softmax(dtype=float32) of torch.finfo(float64).min", fix="torch.finfo(torch.float32).min, or the dtype of the scores"))
+                    break
                 out.append(_verdict(case, use, "the output is NaN", "fully-masked-nan", "the softmax of a row that is -inf everywhere is 0 / 0", "train" if train else "eval"))
                 break
     return out

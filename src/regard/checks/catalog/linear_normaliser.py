@@ -39,12 +39,12 @@ def linear_normaliser(case: Case) -> Verdict | None:
     return Verdict("question", f"the output of identical tokens depends on how many there are ({float(first.abs().max()) / size:.2g}, relative): is that meant?", kind="linear-normaliser-wrong", measured=float(first.abs().max()) / size, allowed=case.tolerance, example=f"{n} and {2 * n} identical tokens", cause="a normaliser that does not match the weights, or positions", fix="divide by q . sum(k) + eps")
 
 
-BENDS = r"norm|gate|silu|gelu|swish|glu|sigmoid|tanh|conv|pos"
+BENDS = r"\bnorm\w*\(|Norm\b|\bgate|silu|gelu|swish|\bglu\b|sigmoid|tanh|[cC]onv|\bpos_|position"
 
 
 def _affine(case: Case) -> Verdict | None:
     """Weights that sum to 1 give an output of identical tokens that is an affine function of the token, whatever the features."""
-    case.need(case.evidence.says(BENDS, where="source doc") is None, "something else bends the output")
+    case.need(case.evidence.says(BENDS, where="source") is None, "something else bends the output")
     case.need(case.subject.is_module and not any(type(m).__name__.endswith(("Norm", "GELU", "SiLU", "Sigmoid", "Tanh")) for m in case.subject.pristine.modules()), "a norm or an activation bends the output")
     base = identical(case, 41)
     a, b, c = (case.run({n: x * k for n, x in base.items()})[0, -1] for k in (1.0, 2.0, 3.0))
