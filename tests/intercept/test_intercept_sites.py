@@ -2,7 +2,21 @@
 
 import pytest
 import torch
-from attention_styles import CAUSAL, MASKED, RIGHT, Attention, B, D, E, H, T, over_heads, over_queries, sdpa, sink_column
+from attention_styles import (
+    CAUSAL,
+    MASKED,
+    RIGHT,
+    Attention,
+    B,
+    D,
+    E,
+    H,
+    T,
+    over_heads,
+    over_queries,
+    sdpa,
+    sink_column,
+)
 from torch import nn
 from torch.nn import functional as F
 
