@@ -116,6 +116,7 @@ prepare() { # prepare EXTRA: after it, $bin has python and regard with that extr
   shift
   pip_install "$venv/install.log" "$@" -e ".${extra:+[$extra]}"
   printf '%s\n' "$state" >"$stamp"
+  if [ "$extra" = dev ]; then printf '%s\n' "$state" >"$venv/.regard-test"; fi # dev contains test
 }
 
 examined() { # examined NAME...: packages of scripts/examined.txt (all when none is named), without what they ask for
