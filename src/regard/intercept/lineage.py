@@ -154,6 +154,8 @@ class Lineage:
 
 def key_of(tensor: Tensor) -> Key | None:
     """(storage, offset, shape, strides), or None for tensors without one (sparse, nested, fake)."""
+    if type(tensor).__name__ == "FakeTensor":  # a tracer at work: there is no data
+        return None
     try:
         return tensor.untyped_storage()._cdata, int(tensor.storage_offset()), tuple(tensor.shape), tensor.stride()
     except (NotImplementedError, RuntimeError):

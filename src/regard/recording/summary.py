@@ -71,42 +71,47 @@ class Summary:
     def add(self, tile: Tile, seen: Seen) -> None:
         """Add one tile of the call. Keys of the call outside `tile.keys` are hidden from all rows of the tile."""
         weights, keys, h = tile.weights, tile.keys, tile.heads
-        t, s = weights.shape[-2:]
         rows = torch.arange(tile.rows.start, tile.rows.stop, device=weights.device)
-        place = rows + self.offset
-        self.received[h, keys] += weights.sum(1).cpu()
-        sums = weights.cumsum(-1) if s else weights.new_zeros(*weights.shape[:2], 1)  # mass on the tile's first keys
-        around = self._around(tile, place, seen)
-        mass = sums[..., -1]
+        sums = (
+            weights.cumsum(-1) if weights.shape[-1] else weights.new_zeros(*weights.shape[:2], 1)
+        )  # mass so far, by key
+        around = self._around(tile, rows + self.offset, seen)
         near = around.masses(sums)
-        put = {"entropy": tile.entropy, "row_sum": mass, "max": tile.largest}
-        put["sink"] = weights[..., 0] if s and keys.start == 0 else torch.zeros_like(mass)
-        put["self"], put["previous"], put["next"], put["local"] = near[:4]
-        put["distance"] = (weights * around.apart).sum(-1)
-        count = around.count
-        put["entropy_share"] = torch.where(
-            count > 1, tile.entropy / count.clamp(min=2).log(), torch.zeros_like(tile.entropy)
-        )
-        for name, values in put.items():
+        for name, values in self._per_query(tile, sums[..., -1], near, around).items():
             self.parts[name][h, tile.rows] = values.float().cpu()
+        self.received[h, keys] += weights.sum(1).cpu()
         self.profile[h] += near[5:].sum(-1).T.float().cpu()
-        self.future = max(self.future, float((mass - near[4]).max()))
+        self.future = max(self.future, float((sums[..., -1] - near[4]).max()))
         if not seen.strict and seen.shown is not None:
-            self.hidden[h] += (mass - (weights * seen.shown).sum(-1)).clamp(min=0).sum(1).float().cpu()
+            self.hidden[h] += (sums[..., -1] - (weights * seen.shown).sum(-1)).clamp(min=0).sum(1).float().cpu()
         for total, (low, high) in ((self.first, (0, BOUNDARY)), (self.last, (self.keys - BOUNDARY, self.keys))):
             total[h] += weights[..., max(0, low - keys.start) : max(0, high - keys.start)].sum((1, 2)).float().cpu()
-        at = (self.base + rows).cpu()
-        if s:
-            self.pooled.add(h, at, keys.start, sums, weights)
-        if h.start == 0:
-            even = (
-                seen.shown[0] if seen.shown is not None else torch.ones(t, s, dtype=torch.bool, device=weights.device)
-            )
-            self.seen_by[keys] += even.sum(0).cpu()
-            self.pooled.add_even(at, keys.start, even / count[0].clamp(min=1)[:, None])
+        self._add_maps(tile, seen, around, sums, (self.base + rows).cpu())
         self._add_segments(tile, sums)
         self._add_pairs(tile)
         self._add_sample(tile)
+
+    def _per_query(self, tile: Tile, mass: Tensor, near: Tensor, around: _Around) -> dict[str, Tensor]:
+        """The series, (h, t) each, of a tile's rows."""
+        found = {"entropy": tile.entropy, "row_sum": mass, "max": tile.largest}
+        first = tile.weights.shape[-1] and tile.keys.start == 0
+        found["sink"] = tile.weights[..., 0] if first else torch.zeros_like(mass)
+        found["self"], found["previous"], found["next"], found["local"] = near[:4]
+        found["distance"] = (tile.weights * around.apart).sum(-1)
+        share = tile.entropy / around.count.clamp(min=2).log()
+        found["entropy_share"] = torch.where(around.count > 1, share, torch.zeros_like(share))
+        return found
+
+    def _add_maps(self, tile: Tile, seen: Seen, around: _Around, sums: Tensor, place: Tensor) -> None:
+        """Pooled maps, and once for all heads what an even spread would be."""
+        (t, s), keys = tile.weights.shape[-2:], tile.keys
+        if s:
+            self.pooled.add(tile.heads, place, keys.start, sums, tile.weights)
+        if tile.heads.start == 0:
+            every = torch.ones(t, s, dtype=torch.bool, device=sums.device)
+            even = seen.shown[0] if seen.shown is not None else every
+            self.seen_by[keys] += even.sum(0).cpu()
+            self.pooled.add_even(place, keys.start, even / around.count[0].clamp(min=1)[:, None])
 
     def _around(self, tile: Tile, place: Tensor, seen: Seen) -> _Around:
         """The geometry of a tile's rows, kept for the heads that share it."""
