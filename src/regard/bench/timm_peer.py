@@ -71,4 +71,4 @@ class EmptyTorchvision(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return _EmptyModule(spec.name)
 
     def exec_module(self, module) -> None:
-        module.__version__ = "0.0.0"
+        vars(module)["__version__"] = "0.0.0"

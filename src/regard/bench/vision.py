@@ -89,7 +89,7 @@ def _windows() -> Iterator[Pair]:
         ours.load_state_dict(swin_block_state(peer.state_dict(), "timm", ours))
         pixels = _draw(8, 28, 28, 192)
         kind = "shifted windows" if shift else "windows"
-        attend, reference = _Tokens(ours.attention, ours.attention.attend), _Tokens(peer, peer._attn)
+        attend, reference = _Tokens(ours.attention, ours.attention.attend), _Tokens(peer.attn, peer._attn)
         for backward, target in ((False, forward), (True, training)):
             step = "forward + backward" if backward else "forward"
             yield Pair(f"{kind}, 28 x 28 x 192, {step}", attend, reference, pixels, pixels, backward, target)
@@ -150,15 +150,13 @@ def _step(module: nn.Module, x: Tensor, backward: bool) -> Callable[[], list[Ten
 
         return forward
     given = x.detach().clone(memory_format=torch.preserve_format).requires_grad_()
+    leaves = [given, *module.parameters()]
     direction = torch.ones_like(x)
 
     def train() -> list[Tensor]:
         module.train()
-        for value in (given, *module.parameters()):
-            value.grad = None
         output = module(given)
-        output.backward(direction)
-        return [output.detach(), given.grad]
+        return [output.detach(), torch.autograd.grad(output, leaves, direction)[0]]
 
     return train
 

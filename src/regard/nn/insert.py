@@ -32,7 +32,7 @@ class Place:
     """
 
     name: str
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     parameters: int
     flops: int
 
@@ -195,7 +195,7 @@ def _names(model: nn.Module, watched: Watched, where: str | Sequence[str], stem:
             raise TargetError(
                 f"{name!r} is neither a rule ({', '.join(RULES)}) nor a module of the model; it has {near}"
             )
-        while isinstance(modules[name], nn.Sequential) and len(modules[name]):
+        while isinstance(modules[name], nn.Sequential) and modules[name]._modules:
             name = f"{name}.{list(modules[name]._modules)[-1]}".lstrip(".")  # children of a Sequential would run twice
         if name in first and not stem:
             raise TargetError(

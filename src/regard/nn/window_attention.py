@@ -164,7 +164,7 @@ class WindowAttention(nn.Module):
     def _project(self, pixels: Tensor, cut: Partition) -> Tensor:
         """(B, H, W, C) to (B, H, W, 3 C), in the order of the cut image."""
         bias = self.qkv.bias
-        if self.version == 2 and self.q_bias is not None:
+        if self.version == 2 and self.q_bias is not None and self.v_bias is not None:
             bias = torch.cat([self.q_bias, torch.zeros_like(self.q_bias), self.v_bias])
         return _reordered(F.linear(pixels, self.qkv.weight, bias), cut)
 

@@ -71,4 +71,4 @@ def _numbers(ax: Axes, index: np.ndarray, names: np.ndarray) -> None:
             ax.text(columns.mean(), rows.mean(), text, ha="center", va="center", fontsize=7, bbox=box)
         elif index.size <= MOST_NUMBERED_PIXELS:
             for row, column in zip(rows, columns):
-                ax.text(column, row, f"{name}", ha="center", va="center", fontsize=7, bbox=box)
+                ax.text(float(column), float(row), f"{name}", ha="center", va="center", fontsize=7, bbox=box)
