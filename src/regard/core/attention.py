@@ -69,7 +69,7 @@ def attention(
         softcap: c, for c * tanh(scores / c) before the bias.
         sink: (H,), a logit per head that joins the softmax and is dropped.
         dropout: Probability with which a weight is dropped, applied whenever it is not 0; torch's generator.
-        backend: "sdpa" or "open"; None chooses by rule, see `explain_backend`.
+        backend: "window", "sdpa" or "open"; None chooses by rule, see `explain_backend`.
 
     Returns:
         (B, H, T, Dv), the dtype of query. A row that sees no key is 0 and has gradient 0. NaN and inf in keys and values
@@ -86,7 +86,7 @@ def attention(
     """
     call = prepare(query, key, value, mask=mask, bias=bias, scale=scale, softcap=softcap, sink=sink, dropout=dropout)
     chosen = _forced(call, backend) if backend is not None else _first(call)
-    return guarded(chosen.run, call)
+    return guarded(chosen.run, call, replaces=chosen.replaces)
 
 
 def explain_backend(

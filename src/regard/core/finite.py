@@ -16,29 +16,42 @@ import torch
 from torch import Tensor
 
 from regard.core.call import Call
+from regard.core.local_form import local_form, seen_in_band, seen_locally
+
+AT_ONCE = 1 << 20  # numbers looked at together: what is held beside the call
 
 
-def guarded(run: Callable[[Call], Tensor], call: Call) -> Tensor:
+def guarded(run: Callable[[Call], Tensor], call: Call, *, replaces: bool = False) -> Tensor:
     """`run(call)`, with NaN in the rows that see a key or value which is not finite, and in no others.
+
+    Args:
+        replaces: `run` takes keys and values that are not finite for 0 by itself.
 
     Returns:
         (B, H, T, N), as `run` does.
     """
     if call.structure.empty:
         return run(call)
-    output = run(replace(call, key=_replaced(call.key), value=_replaced(call.value)))
+    clean = call if replaces else replace(call, key=replaced(call.key), value=replaced(call.value))
+    output = run(clean)
     poison = _seen(call, _mark(call.key) + _mark(call.value))  # (B, Hkv or H, T or 1)
     if poison.shape[1] != output.shape[1]:
         poison = poison.repeat_interleave(call.group, dim=1)
-    return output + poison[..., None].to(output.dtype)
+    poison = poison[..., None].to(output.dtype)
+    return output + poison if torch.is_grad_enabled() else output.add_(poison)
 
 
 def _mark(x: Tensor) -> Tensor:
     """(B, Hkv, S): 0 where all of (B, Hkv, S, D) are finite, else NaN; inf * 0 is NaN, and no sum overflows."""
-    return (x.detach() * 0.0).sum(dim=-1)
+    x = x.detach()
+    if torch.compiler.is_compiling() or x.numel() <= AT_ONCE:
+        return (x * 0.0).sum(dim=-1)
+    tokens = max(1, AT_ONCE * x.shape[2] // x.numel())
+    return torch.cat([(part * 0.0).sum(dim=-1) for part in x.split(tokens, dim=2)], dim=2)
 
 
-def _replaced(x: Tensor) -> Tensor:
+def replaced(x: Tensor) -> Tensor:
+    """0 where x is not finite."""
     return torch.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)
 
 
@@ -46,6 +59,11 @@ def _seen(call: Call, mark: Tensor) -> Tensor:
     """(B, Hkv or H, T or 1): NaN where the row attends to a key that `mark` (B, Hkv, S) has as NaN, else 0."""
     if call.structure.plain:
         return _seen_in_range(call, mark)
+    local = local_form(call.structure)
+    if local is not None and call.rows is None:
+        keep = call.structure.key_mask(call.places())
+        found = seen_locally(local, mark != 0, None if keep is None else keep[:, :, 0], call.query.shape[2])
+        return _as_mark(found, mark)
     attend = call.attend()
     assert attend is not None  # a call without a mask has an empty structure
     bad = mark != 0
@@ -67,11 +85,7 @@ def _seen_in_range(call: Call, mark: Tensor) -> Tensor:
     if form.causal and T == S:
         return mark.cumsum(dim=-1)
     assert isinstance(form.offset, int)  # a plain structure has no other
-    count = torch.nn.functional.pad((mark != 0).long().cumsum(dim=-1), (1, 0))  # (B, Hkv, S + 1): bad keys before each
-    position = torch.arange(T, device=mark.device) + form.offset
-    first = torch.zeros_like(position) if form.left is None else (position - form.left).clamp(0, S)
-    end = torch.full_like(position, S) if form.right is None else (position + form.right + 1).clamp(0, S)
-    return _as_mark(count[:, :, end] > count[:, :, first], mark)
+    return _as_mark(seen_in_band(mark != 0, form.offset, form.left, form.right, T), mark)
 
 
 def _as_mark(found: Tensor, mark: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """What a backend is: a name, a refusal with its reason, the repairs it makes, and the computation.
 
 `attention()` takes care of the edges for all of them, before and after `run`: keys and values that are not finite are
-replaced where a mask hides anything (and the rows that see them made NaN), so a backend may multiply by zero.
+replaced where a mask hides anything (and the rows that see them made NaN), so a backend may multiply by zero. One that
+goes through the keys a part at a time may replace them itself, and so hold no copy of all.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ class Backend(Protocol):
     """One way to compute attention. All methods read sizes, dtypes and structure; none reads a value."""
 
     name: str
+    replaces: bool  # takes keys and values that are not finite for 0 by itself, where a mask hides anything
 
     def refuses(self, call: Call) -> str | None:
         """Why this backend cannot compute the call, with the way out; None when it can."""

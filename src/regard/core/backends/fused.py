@@ -19,6 +19,7 @@ class Fused:
     """One call of `torch.nn.functional.scaled_dot_product_attention`."""
 
     name = "sdpa"
+    replaces = False
 
     def refuses(self, call: Call) -> str | None:
         if call.softcap is not None:
@@ -67,11 +68,7 @@ class Fused:
 
     def run(self, call: Call) -> Tensor:
         D, Dv = call.query.shape[3], call.value.shape[3]
-        query, key, value = (x if _dense_last(x) else x.contiguous() for x in (call.query, call.key, call.value))
-        if Dv < D:
-            value = F.pad(value, (0, D - Dv))
-        elif Dv > D:
-            query, key = F.pad(query, (0, Dv - D)), F.pad(key, (0, Dv - D))
+        query, key, value = dense_and_equally_wide(call.query, call.key, call.value)
         if _two_masks(call):
             keep = call.structure.key_mask(call.places())
             query, key, value = kernel.as_autocast(query, key, value)
@@ -85,6 +82,17 @@ class Fused:
         )
         output = output[..., :Dv] if Dv < D else output
         return output if alive is None else output.masked_fill(~alive, 0.0)
+
+
+def dense_and_equally_wide(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same in the form that the kernel takes: channels next to each other, zeros where some have fewer."""
+    D, Dv = query.shape[3], value.shape[3]
+    query, key, value = (x if _dense_last(x) else x.contiguous() for x in (query, key, value))
+    if Dv < D:
+        value = F.pad(value, (0, D - Dv))
+    elif Dv > D:
+        query, key = F.pad(query, (0, Dv - D)), F.pad(key, (0, Dv - D))
+    return query, key, value
 
 
 def _two_masks(call: Call) -> bool:

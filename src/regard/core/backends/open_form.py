@@ -13,6 +13,7 @@ class OpenForm:
     """Attention written out; softmax in float32 for 16-bit inputs."""
 
     name = "open"
+    replaces = False
 
     def refuses(self, call: Call) -> str | None:
         return None
