@@ -52,9 +52,6 @@ CALL = {
     "layout": "BCHW",
     "inputs": {"x": (2, 16, 4, 5)},
     "mask": None,
-    "declared_scale": 1.0,
-    "embed_dim": 16,
-    "heads": 1,
-    "head_dim": 4,
     "returns": "out",
+    "note": "two attentions with different scales, so none is declared",
 }

@@ -35,6 +35,8 @@ def design(call: dict[str, Any]) -> Design:
     """
     said = {key: call[key] for key in SAME if call.get(key) is not None}
     said |= {field: call[key] for key, field in RENAMED.items() if call.get(key) is not None}
+    if any(isinstance(shape, int) for shape in said.get("inputs", {}).values()):  # numbers such as H and W are inferred
+        del said["inputs"]
     if call.get("mask"):
         said["mask"] = mask_of(call["mask"])
     if call.get("position") in NAMED_POSITIONS:
