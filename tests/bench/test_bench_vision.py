@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from regard.bench.gate_costs import GATES, gate_costs
 from regard.bench.vision import Pair, measure, pairs, rows
 
 needs_timm = pytest.mark.skipif(importlib.util.find_spec("timm") is None, reason="needs timm")
@@ -49,3 +50,12 @@ def test_every_line_compares_the_same_numbers_and_threads_are_as_before():
         assert row["difference"] < SAME, row["name"]
         assert row["verdict"] == ("pass" if row["ratio"] >= row["target"] else "fall-short")
     assert len({row["name"] for row in measured}) == len(measured)
+
+
+def test_the_cost_of_a_gate_is_counted_per_image_and_timed():
+    found = {row["name"]: row for row in gate_costs(32, 6, batch=2, rounds=1)}
+    assert list(found) == list(GATES)
+    assert found["SqueezeExcitation"]["parameters"] == 32 * 4 + 4 + 4 * 32 + 32
+    assert found["SqueezeExcitation"]["flops"] == 2 * (32 * 4 + 4 * 32)
+    assert found["CBAM"]["flops"] == 2 * (2 * (32 * 4 + 4 * 32)) + 2 * 2 * 49 * 36
+    assert all(row["training"] > row["forward"] > 0 for row in found.values())

@@ -69,7 +69,8 @@ class Insertion:
 
     def __str__(self) -> str:
         width = max(len(place.name) for place in self.places)
-        lines = [f"inserted {len(self.places)} gates; sizes for an input of {' x '.join(map(str, self.example))}"]
+        count = f"{len(self.places)} gate{'' if len(self.places) == 1 else 's'}"
+        lines = [f"inserted {count}; sizes for an input of {' x '.join(map(str, self.example))}"]
         for place in self.places:
             size = " x ".join(map(str, place.shape))
             lines.append(
