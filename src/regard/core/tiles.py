@@ -135,6 +135,12 @@ def _view(call: Call, sample: int, heads: slice, rows: slice) -> _View:
     S = call.sizes[3]
     if call.mask is None:
         return _View(slice(0, S), slice(0, 0), None, False)
+    form = call.structure
+    if form.plain and form.banded and form.key_mask(call.places()) is None:
+        assert isinstance(form.offset, int)  # a plain structure has no other
+        return _band(
+            form.left, form.right, slice(rows.start + form.offset, rows.stop + form.offset), S, call.query.device
+        )
     wanted = torch.arange(rows.start, rows.stop, device=call.query.device)
     attend = replace(call, rows=wanted, _memo={}).attend()
     assert attend is not None
@@ -151,6 +157,21 @@ def _view(call: Call, sample: int, heads: slice, rows: slice) -> _View:
         return _View(keys, slice(0, 0), None, per_head)
     unsure = slice(int(partly[0]), int(partly[-1]) + 1)
     return _View(keys, unsure, attend[..., unsure], per_head)
+
+
+def _band(left: int | None, right: int | None, places: slice, S: int, device: torch.device) -> _View:
+    """The view of rows that see keys from place - left to place + right: only the keys at the edges need a mask."""
+    first = 0 if left is None else min(max(places.start - left, 0), S)
+    end = S if right is None else min(max(places.stop + right, 0), S)
+    if end <= first:
+        return _View(slice(0, 0), slice(0, 0), None, False)
+    low = first if left is not None or right is None else min(max(places.start + right + 1, first), end)
+    if left is None and low >= end:
+        return _View(slice(first, end), slice(0, 0), None, False)
+    away = torch.arange(low, end, device=device)[None] - torch.arange(places.start, places.stop, device=device)[:, None]
+    attend = torch.ones_like(away, dtype=torch.bool) if right is None else away <= right
+    attend = attend if left is None else attend & (away >= -left)
+    return _View(slice(first, end), slice(low - first, end - first), attend[None], False)
 
 
 def _part(table: Tensor, sample: int, heads: slice, rows: slice, keys: slice) -> Tensor:
