@@ -15,6 +15,7 @@ _HOME = {  # public name -> the file that defines it
     "Finding": "regard.checks.report",
     "Design": "regard.checks.design",
     "capture": "regard.recording.capture",
+    "watch": "regard.recording.watch",
     "insert": "regard.nn.insert",
 }
 _MODULES = ("mask", "bias", "position", "reference", "nn", "core", "checks", "views", "html", "recording", "intercept", "pytest")

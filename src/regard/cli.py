@@ -128,6 +128,21 @@ def rule(
     typer.echo(f"{len(every)} rules", err=True)
 
 
+@app.command()
+def diagnose(
+    file: Annotated[Path, typer.Argument(metavar="RUN.jsonl", help="what regard.watch(model, out=...) wrote")],
+    format: Annotated[str, typer.Option(help="text or json")] = "text",
+    against: Annotated[Path | None, typer.Option(help="the file of a run that should be equal to this one")] = None,
+) -> None:
+    """Say what is wrong with a training run that was watched, the likely causes in order, and the check for each.
+
+    Exit status: 1 if anything was found, else 0; what was asked wrongly exits with 2.
+    """
+    from regard.cli_diagnose import diagnose_session
+
+    raise typer.Exit(_refusing(lambda: diagnose_session(file, against, format)))
+
+
 def _refusing(work):
     """Run, and turn what regard refuses into one sentence on stderr and exit status 2."""
     from regard.core.errors import RegardError
