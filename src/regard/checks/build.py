@@ -13,7 +13,7 @@ from torch import nn
 from regard.checks.config_objects import DuckConfig
 from regard.checks.constructor import candidates
 from regard.checks.roles import constructor_role
-from regard.checks.subject import describe_error, untouched_globals
+from regard.checks.subject import describe_error, line_in, untouched_globals
 from regard.core.errors import TargetError
 
 ATTEMPTS = 80  # constructor calls
@@ -43,7 +43,7 @@ def builds(obj: Any, init: dict[str, Any] | None = None, *, seed: int = 0) -> It
     if not inspect.isclass(obj) and _looks_like_kernel(obj):
         yield obj, {}
         return
-    errors: list[str] = []
+    errors: list[tuple[int, str]] = []  # how far the constructor came, and why it stopped
     made_one = False
     for arguments in itertools.islice(candidates(obj, init), ATTEMPTS):
         made = _construct(obj, arguments, seed, errors)
@@ -52,20 +52,20 @@ def builds(obj: Any, init: dict[str, Any] | None = None, *, seed: int = 0) -> It
             yield made, {k: v for k, v in arguments.items() if not isinstance(v, DuckConfig)}
     if not made_one:
         name = getattr(obj, "__name__", repr(obj))
-        first = errors[0] if errors else "no way to call it was found"
+        first = max(errors, key=lambda e: e[0])[1] if errors else "no way to call it was found"
         raise TargetError(f"{name} could not be built: {first}. Name its arguments with --init name=value")
 
 
-def _construct(obj: Any, arguments: dict[str, Any], seed: int, errors: list[str]) -> Any:
+def _construct(obj: Any, arguments: dict[str, Any], seed: int, errors: list[tuple[int, str]]) -> Any:
     """The object, or None with the reason in `errors`."""
     try:
         with untouched_globals(seed):
             made = obj(**arguments)
     except Exception as error:
-        errors.append(describe_error(error))
+        errors.append((line_in(error, obj.__init__ if inspect.isclass(obj) else obj), describe_error(error)))
         return None
     if not callable(made):
-        errors.append(f"it returned a {type(made).__name__}, which cannot be called")
+        errors.append((1 << 20, f"it returned a {type(made).__name__}, which cannot be called"))
         return None
     return made
 

@@ -22,7 +22,9 @@ FIX = {
 }
 
 
-def cache_cause(case: Case, batch: Batch, whole: Tensor, results: dict[tuple[int, ...], float], big: float) -> tuple[str | None, str, str]:
+def cache_cause(
+    case: Case, batch: Batch, whole: Tensor, results: dict[tuple[int, ...], float], big: float
+) -> tuple[str | None, str, str]:
     """(kind, cause, fix)."""
     try:
         kind, cause = _kind(case, batch, results, big)
@@ -53,7 +55,11 @@ def _watched(case: Case, pieces: list[Batch]) -> list[list[Site]]:
     stream = open_stream(case)
     out = []
     for piece in pieces:
-        with untouched_globals(case.seed), torch.no_grad(), observe(stream.module if case.subject.is_module else None) as seen:
+        with (
+            untouched_globals(case.seed),
+            torch.no_grad(),
+            observe(stream.module if case.subject.is_module else None) as seen,
+        ):
             stream.feed(piece)
         out.append(list(seen.sites))
     return out
@@ -66,7 +72,10 @@ def _slots(steps: list[Site], keys: list[int], full_keys: int) -> tuple[str, str
         if seen is not None and int(seen.reshape(-1, seen.shape[-1])[0].sum()) > 1:
             return "cache-occupancy", f"the first token sees all {keys[0]} slots of the buffer, written or not"
         if weights is not None and int((weights.reshape(-1, weights.shape[-1])[0] > 0).sum()) > 1:
-            return "cache-occupancy", f"the first token gives weight to {int((weights.reshape(-1, weights.shape[-1])[0] > 0).sum())} of {keys[0]} slots"
+            return (
+                "cache-occupancy",
+                f"the first token gives weight to {int((weights.reshape(-1, weights.shape[-1])[0] > 0).sum())} of {keys[0]} slots",
+            )
     return None
 
 
@@ -78,7 +87,10 @@ def _multi(halves: list[list[Site]], results: dict[tuple[int, ...], float]) -> t
     if second is not None and second.shape[-1] > second.shape[-2]:
         row = second.reshape(-1, *second.shape[-2:])[0]
         if int(row[0].sum()) == 1:
-            return "causal-alignment", "with fewer queries than keys the causal mask is aligned at the top left: query 0 sees key 0 only"
+            return (
+                "causal-alignment",
+                "with fewer queries than keys the causal mask is aligned at the top left: query 0 sees key 0 only",
+            )
         if bool(row.all()):
             return "causal-missing-in-prefill", "a chunk of several tokens sees itself without a causal mask"
     return "cache-order", "several new keys at once are put in the cache in another order than one by one"
@@ -95,20 +107,33 @@ def _step(full: Site, steps: list[Site], keys: list[int]) -> tuple[str | None, s
         if want != have:
             return "window-off-by-one", f"the full call lets query {t} see {want} keys, the cached step {have}"
     if _close(last.query[..., -1:, :], full.query[..., t : t + 1, :]) and _same_keys(last, full):
-        shift = (last.scores()[..., -1, :] - full.scores()[..., t, : last.scores().shape[-1]]) if last.scores() is not None and full.scores() is not None else None
+        shift = (
+            (last.scores()[..., -1, :] - full.scores()[..., t, : last.scores().shape[-1]])
+            if last.scores() is not None and full.scores() is not None
+            else None
+        )
         if shift is not None and float(shift.nan_to_num(0).abs().max()) > 1e-6:
             allowed = full.visible().reshape(-1, *full.visible().shape[-2:])[0][t]
             seen = last.visible().reshape(-1, last.visible().shape[-1])[0]
             if int(seen.sum()) == 1 and bool(seen[0]) and seen.numel() > 1 and int(allowed.sum()) > 1:
-                return "causal-alignment", "the step's query sees the oldest key only: the causal mask is aligned at the top left"
+                return (
+                    "causal-alignment",
+                    "the step's query sees the oldest key only: the causal mask is aligned at the top left",
+                )
             if seen.shape == allowed.shape and not torch.equal(seen, allowed):
-                return "cache-mask", f"the step sees keys {seen.nonzero().flatten().tolist()}, the full call {allowed.nonzero().flatten().tolist()}"
+                return (
+                    "cache-mask",
+                    f"the step sees keys {seen.nonzero().flatten().tolist()}, the full call {allowed.nonzero().flatten().tolist()}",
+                )
             return "cache-position-bias", "queries and keys agree; what is added to the scores does not"
         return None, "queries, keys and scores agree; values or what follows do not"
     if _sorted_equal(last, full):
         return "cache-order", "the cached keys are those of the full call in another order"
     if float((last.query[..., -1, :].norm(dim=-1) - full.query[..., t, :].norm(dim=-1)).abs().max()) < 1e-6:
-        return "cache-rope-offset", "the step's query has the length of the full call's and another angle: its position is not past + i"
+        return (
+            "cache-rope-offset",
+            "the step's query has the length of the full call's and another angle: its position is not past + i",
+        )
     return "cache-rope-offset", "the step's query or keys differ from the full call's at the same position"
 
 
@@ -123,5 +148,7 @@ def _same_keys(step: Site, full: Site) -> bool:
 
 def _sorted_equal(step: Site, full: Site) -> bool:
     n = step.key.shape[-2]
+    if n > full.key.shape[-2]:
+        return False
     a, b = step.key.reshape(-1, n, step.key.shape[-1])[0], full.key[..., :n, :].reshape(-1, n, full.key.shape[-1])[0]
     return _close(a.sum(-1).sort().values, b.sum(-1).sort().values)

@@ -39,7 +39,8 @@ class Source:
         """(B, N, F) standard normal, or (B, N, 1) ids."""
         size = (batch or self.batch, tokens or self.tokens)
         if self.vocabulary is not None:
-            return torch.randint(0, self.vocabulary, (*size, 1), generator=generator)
+            low = min(5, self.vocabulary // 4)  # small ids are often padding and other special tokens
+            return torch.randint(low, self.vocabulary, (*size, 1), generator=generator)
         return torch.randn(*size, self.width * self.heads, generator=generator, dtype=torch.float64)
 
     def lay_out(self, tokens: Tensor, grid: tuple[int, ...] | None, dtype: torch.dtype) -> Tensor:
@@ -84,7 +85,9 @@ class Call:
     def but(self, **changes: Any) -> Call:
         return replace(self, **changes)
 
-    def lay_out(self, tokens: dict[str, Tensor], dtype: torch.dtype, grids: dict[str, tuple[int, ...]] | None = None) -> dict[str, Any]:
+    def lay_out(
+        self, tokens: dict[str, Tensor], dtype: torch.dtype, grids: dict[str, tuple[int, ...]] | None = None
+    ) -> dict[str, Any]:
         """The keyword arguments for these tokens. Arguments fed by one source get the same tensor object."""
         grids = grids or {}
         laid = {name: s.lay_out(tokens[name], grids.get(name), dtype) for name, s in self.sources.items()}
@@ -105,7 +108,14 @@ class Call:
     def describe(self) -> dict[str, Any]:
         """For reports: arguments with their layouts and shapes."""
         letters = {"D": "channels", "K": "heads"}
-        inputs = {p: {"source": s, "layout": self.sources[s].layout.axes.replace("K", "H(eads) ").strip(), "shape": list(self.sources[s].shape)} for p, s in self.arguments.items()}
+        inputs = {
+            p: {
+                "source": s,
+                "layout": self.sources[s].layout.axes.replace("K", "H(eads) ").strip(),
+                "shape": list(self.sources[s].shape),
+            }
+            for p, s in self.arguments.items()
+        }
         del letters
         return {
             "kind": "cross" if self.is_cross else "self",

@@ -57,11 +57,18 @@ class Case:
     def big(self) -> float:
         return BIG[self.subject.dtype]
 
-    def sample(self, number: int = 0, *, call: Call | None = None, batch: int | None = None, tokens: int | dict[str, int] | None = None) -> Batch:
+    def sample(
+        self,
+        number: int = 0,
+        *,
+        call: Call | None = None,
+        batch: int | None = None,
+        tokens: int | dict[str, int] | None = None,
+    ) -> Batch:
         """Random tokens for every source; the same `number` gives the same tokens."""
         call = call or self.call
         generator = torch.Generator().manual_seed(1000 * self.seed + number + 7)
-        want = tokens if isinstance(tokens, dict) else {n: tokens for n in call.sources}
+        want = tokens if isinstance(tokens, dict) else dict.fromkeys(call.sources, tokens)
         return {n: s.sample(generator, batch=batch, tokens=want.get(n)) for n, s in call.sources.items()}
 
     def raw(

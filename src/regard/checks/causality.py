@@ -7,8 +7,8 @@ from torch import Tensor
 
 from regard.checks.case import Case
 from regard.checks.roles import call_role, constructor_role
-from regard.intercept import Site
 from regard.checks.sites import attention_sites, causal_matrix
+from regard.intercept import Site
 
 WORDS = r"\bcausal|autoregress|decoder-only|left[- ]to[- ]right|no peeking|cannot see the future|look[- ]ahead mask|masked self[- ]attention"
 

@@ -89,7 +89,9 @@ def _place(obj: Any) -> str | None:
         return None
 
 
-def _examine(case: Case, rules: list[Rule], report: Report, where: str | None, on_outcome: Callable[..., None] | None) -> None:
+def _examine(
+    case: Case, rules: list[Rule], report: Report, where: str | None, on_outcome: Callable[..., None] | None
+) -> None:
     where = _place(case.subject.pristine) or where
     try:
         case.facts["causal"] = is_causal(case)
@@ -118,7 +120,11 @@ def _finding(case: Case, r: Rule, verdict: Verdict, target: str, where: str | No
         case.notes.append(f"no script for {r.code}: {describe_error(error)}")
     source = small.call.sources[small.call.query]
     size = f"batch {source.batch}, length {source.tokens}"
-    if small is not case and found.example and not any(w in found.example for w in ("batch", "length", "tokens", "size")):
+    if (
+        small is not case
+        and found.example
+        and not any(w in found.example for w in ("batch", "length", "tokens", "size"))
+    ):
         found.example = f"{found.example} ({size})"
     return found
 
@@ -141,7 +147,13 @@ def _apply(case: Case, r: Rule, report: Report, where: str | None) -> Outcome:
     except NotExercised as reason:
         return Outcome(r.code, r.name, "not-exercised", str(reason), round(time.perf_counter() - start, 4))
     except Exception as error:  # the subject did not run under this rule's inputs: said, never green
-        return Outcome(r.code, r.name, "not-exercised", f"it did not run: {describe_error(error)}", round(time.perf_counter() - start, 4))
+        return Outcome(
+            r.code,
+            r.name,
+            "not-exercised",
+            f"it did not run: {describe_error(error)}",
+            round(time.perf_counter() - start, 4),
+        )
     report.findings += [_finding(case, r, v, report.target, where) for v in verdicts]
     levels = {v.level for v in verdicts}
     result = "failed" if levels & {"error", "warning"} else "question" if levels else "passed"

@@ -79,4 +79,4 @@ def typed_config(annotation: Any) -> Any:
 
 def _by_type(annotation: Any) -> Any:
     name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    return {"bool": False, "float": 1.0, "str": ""}.get(name, SIZES["head_dim"])
+    return {"bool": False, "float": 0.5, "str": ""}.get(name, SIZES["head_dim"])

@@ -10,6 +10,7 @@ import contextlib
 import enum
 import inspect
 import itertools
+import re
 import sys
 import textwrap
 import typing
@@ -25,6 +26,7 @@ from regard.checks.roles import SIZES, constructor_role
 from regard.core.errors import TargetError
 
 WIDTH, HEADS = SIZES["width"], SIZES["num_heads"]
+ONE_SIDE = re.compile(r"(.*_)?([hw]|height|width|[hw]_s)")
 SIBLINGS = 3  # classes of the same module that are tried for a parameter that wants a module
 
 
@@ -42,7 +44,7 @@ class Plan:
 
 PLANS = (
     Plan(), Plan(optional="none"), Plan(grid=8), Plan(grid=8, optional="none"),
-    Plan(unknown="literal 0"), Plan(unknown="literal 1"), Plan(unknown="module"), Plan(grid=8, unknown="small"), Plan(unknown="none"),
+    Plan(unknown="literal 0"), Plan(grid=8, unknown="literal 0"), Plan(unknown="literal 1"), Plan(unknown="module"), Plan(grid=8, unknown="small"), Plan(unknown="none"),
     *(Plan(unknown=f"sibling {i}") for i in range(SIBLINGS)),
     Plan(optional="all"), Plan(grid=8, optional="all"),
     Plan(width=64), Plan(width=64, optional="none"), Plan(width=64, grid=8), Plan(width=64, heads=8, grid=8), Plan(width=256, heads=8, grid=8),
@@ -105,7 +107,13 @@ def _annotations(obj: Any) -> dict[str, Any]:
         inner = [a for a in typing.get_args(hint) if a is not type(None)]
         optional = type(None) in typing.get_args(hint)
         modules = [a for a in inner if inspect.isclass(a) and issubclass(a, nn.Module)]
-        out[name] = modules[0] if modules and typing.get_origin(hint) in (typing.Union, UnionType) else inner[0] if optional and len(inner) == 1 else hint
+        out[name] = (
+            modules[0]
+            if modules and typing.get_origin(hint) in (typing.Union, UnionType)
+            else inner[0]
+            if optional and len(inner) == 1
+            else hint
+        )
     return out
 
 
@@ -149,7 +157,7 @@ def _required(obj: Any, p: inspect.Parameter, types: dict[str, Any], plan: Plan)
     hint = types.get(p.name, p.annotation)
     pair = "uple" in str(hint) or typing.get_origin(hint) in (tuple, list)
     if role == "grid":
-        return (8, 8) if pair else plan.grid
+        return (8, 8) if pair else SIZES["grid"] if ONE_SIDE.fullmatch(p.name) else plan.grid
     if role == "window":
         return (4, 4) if pair or (isinstance(plan.grid, tuple) and "size" in p.name) else SIZES["window"]
     made = _of_class(hint)

@@ -34,9 +34,18 @@ def _softmax_over_batch(case: Case) -> bool:
     run = watch(case, case.sample())
     for site in run.sites:
         made = site.weights_made
-        if made is not None and site.softmax_axis is not None and site.softmax_axis != -1 and made.ndim + site.softmax_axis == 0 and made.shape[0] in (batch, batch * tokens):
+        if (
+            made is not None
+            and site.softmax_axis is not None
+            and site.softmax_axis != -1
+            and made.ndim + site.softmax_axis == 0
+            and made.shape[0] in (batch, batch * tokens)
+        ):
             return True
-    return any(re.search(rf"softmax over axis (0|-\d+) of \({batch}, ", note) and " axis 0 " in note for note in run.seen.unknown)
+    return any(
+        re.search(rf"softmax over axis (0|-\d+) of \({batch}, ", note) and " axis 0 " in note
+        for note in run.seen.unknown
+    )
 
 
 def cause_of_cross_talk(case: Case) -> tuple[str, str, str]:

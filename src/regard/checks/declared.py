@@ -11,7 +11,16 @@ from regard.checks.layout import Layout
 from regard.checks.plan import Signature
 from regard.checks.subject import Subject
 
-AXES = {"BLD": "BLD", "LBD": "LBD", "BCHW": "BDHW", "BHWC": "BHWD", "BCL": "BDL", "BHLD": "BKLD", "LD": "LD", "BL": "BL"}
+AXES = {
+    "BLD": "BLD",
+    "LBD": "LBD",
+    "BCHW": "BDHW",
+    "BHWC": "BHWD",
+    "BCL": "BDL",
+    "BHLD": "BKLD",
+    "LD": "LD",
+    "BL": "BL",
+}
 BATCH = 3  # a declared batch of one says nothing of batches
 
 
@@ -32,7 +41,11 @@ def declared_call(subject: Subject, signature: Signature, design: Design) -> Cal
 
 
 def _with_batch(source: Source, batch: int | None) -> Source:
-    return source if batch is None or source.batch >= 2 else Source(source.layout, batch, source.grid, source.width, source.heads, source.vocabulary)
+    return (
+        source
+        if batch is None or source.batch >= 2
+        else Source(source.layout, batch, source.grid, source.width, source.heads, source.vocabulary)
+    )
 
 
 def _sources(design: Design, layout: Layout) -> tuple[dict[str, Source] | None, dict[str, str]]:

@@ -82,9 +82,13 @@ class Design:
         if isinstance(self.mask, Mapping):
             polarity = self.mask.get("polarity")
             if polarity not in (None, "keep", "ignore", "drop"):
-                raise DesignError(f"mask polarity {polarity!r} is not known; it is 'keep' (True = attend) or 'ignore' (True = hidden)")
+                raise DesignError(
+                    f"mask polarity {polarity!r} is not known; it is 'keep' (True = attend) or 'ignore' (True = hidden)"
+                )
         if self.heads and self.kv_heads and self.heads % self.kv_heads:
-            raise DesignError(f"{self.heads} heads cannot share {self.kv_heads} key-value heads; kv_heads must divide heads")
+            raise DesignError(
+                f"{self.heads} heads cannot share {self.kv_heads} key-value heads; kv_heads must divide heads"
+            )
 
     @property
     def declared(self) -> bool:
@@ -124,7 +128,9 @@ class Design:
             call = ast.parse(f"f({', '.join(_pairs(found.group(1)))})", mode="eval").body
             data = {k.arg: ast.literal_eval(k.value) for k in call.keywords}  # type: ignore[attr-defined]
         except (SyntaxError, ValueError) as error:
-            raise DesignError(f"the comment {found.group(0)!r} cannot be read: write name=value pairs with Python literals") from error
+            raise DesignError(
+                f"the comment {found.group(0)!r} cannot be read: write name=value pairs with Python literals"
+            ) from error
         return cls.from_mapping(data)
 
 

@@ -16,7 +16,17 @@ FALSE = r"(false|0(\.0)?|zeros?)"
 MID = r"(?P<mid>(\w+ ){0,4}?)"  # "where the context may be" between "True" and "attended"
 LINK = r"\s*(=+>?|:|->|→|means?|for|indicates?|marks?|at|where|are|is|on|if)\s*(a |the |to be |positions? (that |to )?(are |is |be )?|(keys?|tokens?|elements?|entries|values?) (that )?(are |is |to be |to )?)*"
 
-DTYPE_WORDS = (("add", "additive"), ("-inf", "additive"), ("minus", "additive"), ("bias", "additive"), ("bool", "bool"), ("int", "int"), ("long", "int"), ("uint8", "int"), ("float", "float"))
+DTYPE_WORDS = (
+    ("add", "additive"),
+    ("-inf", "additive"),
+    ("minus", "additive"),
+    ("bias", "additive"),
+    ("bool", "bool"),
+    ("int", "int"),
+    ("long", "int"),
+    ("uint8", "int"),
+    ("float", "float"),
+)
 
 FIXED = {  # names whose meaning torch or Hugging Face fixes
     "key_padding_mask": ("drop", "torch: True in key_padding_mask means ignore"),
@@ -59,7 +69,11 @@ class Evidence:
     def dtype(self, parameter: str) -> str | None:
         """ "bool", "int", "float" or "additive" where the text says so of a mask parameter."""
         for chunk in _chunks(self.doc, parameter)[:3]:
-            found = re.search(r"\b(additive|added to|-inf|minus infinity|bias|bool\w*|int(32|64|8|eger)?s?|long|uint8|float\w*)\b", chunk, re.IGNORECASE)
+            found = re.search(
+                r"\b(additive|added to|-inf|minus infinity|bias|bool\w*|int(32|64|8|eger)?s?|long|uint8|float\w*)\b",
+                chunk,
+                re.IGNORECASE,
+            )
             if found:
                 word = found.group(1).lower()
                 return next(d for w, d in DTYPE_WORDS if word.startswith(w))
@@ -109,7 +123,12 @@ def _said_polarity(doc: str, parameter: str, near: bool = False) -> tuple[str | 
     """Look in the sentence that names the parameter, then in all of the text if it has one parameter's worth of masks."""
     chunks = _chunks(doc, parameter)
     for chunk in chunks[: len(chunks) // 3 * 3] if near else chunks:
-        for truth, words, meaning in ((TRUE, KEEP, "keep"), (TRUE, DROP, "drop"), (FALSE, DROP, "keep"), (FALSE, KEEP, "drop")):
+        for truth, words, meaning in (
+            (TRUE, KEEP, "keep"),
+            (TRUE, DROP, "drop"),
+            (FALSE, DROP, "keep"),
+            (FALSE, KEEP, "drop"),
+        ):
             found = re.search(rf"\b{truth}{LINK}{MID}(?P<w>{words})\b", chunk, re.IGNORECASE)
             if found and not _contradicts(found, truth, words):
                 return meaning, found.group(0).strip()
@@ -119,7 +138,11 @@ def _said_polarity(doc: str, parameter: str, near: bool = False) -> tuple[str | 
 def _axes(names: list[str]) -> str | None:
     first = names[0] in ("b", "bs", "bsz", "batch", "n", "nbatches", "batch_size") or names[0].startswith("batch")
     ones = tuple(n == "1" for n in names)
-    table = {2: "BS", 3: "B1S" if ones[1:2] == (True,) else "BTS", 4: "B11S" if ones[1:3] == (True, True) else "B1TS" if ones[1:2] == (True,) else "BHTS"}
+    table = {
+        2: "BS",
+        3: "B1S" if ones[1:2] == (True,) else "BTS",
+        4: "B11S" if ones[1:3] == (True, True) else "B1TS" if ones[1:2] == (True,) else "BHTS",
+    }
     if len(names) == 3 and ones[2]:
         return "BS1"
     return table.get(len(names)) if first else ("TS" if len(names) == 2 else None)
@@ -129,7 +152,9 @@ def _contradicts(found: re.Match[str], truth: str, words: str) -> bool:
     """ "not" on the way, or a word of the other side before this one."""
     between = found.group(0)[: found.start("w") - found.start(0)]
     other = DROP if words == KEEP else KEEP
-    return bool(re.search(r"\b(not|never|no|cannot|can't|must not|isn't|aren't)\b", between, re.IGNORECASE)) or bool(re.search(rf"\b({other})\b", between[len(between.split()[0]) :] if between.split() else "", re.IGNORECASE))
+    return bool(re.search(r"\b(not|never|no|cannot|can't|must not|isn't|aren't)\b", between, re.IGNORECASE)) or bool(
+        re.search(rf"\b({other})\b", between[len(between.split()[0]) :] if between.split() else "", re.IGNORECASE)
+    )
 
 
 def _chunks(doc: str, parameter: str) -> list[str]:

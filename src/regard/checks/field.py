@@ -54,7 +54,9 @@ def _by_content(case: Case) -> bool:
         for number in (0, 1):
             maps = [s.weights() for s in watch(case, case.sample(number)).sites]
             pattern.append([m == 0 for m in maps if m is not None])
-        same = len(pattern[0]) == len(pattern[1]) and all(a.shape == b.shape and bool((a == b).all()) for a, b in zip(*pattern))
+        same = len(pattern[0]) == len(pattern[1]) and all(
+            a.shape == b.shape and bool((a == b).all()) for a, b in zip(*pattern)
+        )
         case.facts["by_content"] = not same
     return case.facts["by_content"]
 

@@ -55,7 +55,13 @@ def read_gate(case: Case) -> Gate:
         return gate
     case.facts["gate"] = None
     source = case.call.sources[case.call.query]
-    case.need(not case.call.is_cross and len(source.grid) == 2 and source.layout.axes in ("BDHW", "BHWD") and case.call.follows, "not one image stream")
+    case.need(
+        not case.call.is_cross
+        and len(source.grid) == 2
+        and source.layout.axes in ("BDHW", "BHWD")
+        and case.call.follows,
+        "not one image stream",
+    )
     case.need_determinism()
     x = positive_image(case)
     out = run_image(case, x)

@@ -17,7 +17,7 @@ from regard.checks.call import Call, Source
 from regard.checks.layout import Layout, output_layout
 from regard.checks.plan import Signature, cross_plans, fixed_arguments, read_signature, stream_plans
 from regard.checks.shape_names import layout_hint
-from regard.checks.subject import Subject, describe_error
+from regard.checks.subject import Subject, describe_error, line_in
 
 SECONDS = 8.0  # of the processor, for finding one call
 BATCHES = (3, 2, 1)
@@ -44,14 +44,14 @@ def infer_call(subject: Subject, signature: Signature | None = None) -> Call:
     """
     signature = signature or read_signature(subject.forward)
     errors: list[Failure] = []
-    last = time.process_time() + SECONDS
     plans = [*stream_plans(signature), *cross_plans(signature)]  # an argument may be optional in name only
-    for plan, further in [*((p, False) for p in plans), *((p, True) for p in plans)]:
-        if further and len(fixed_arguments(signature, (6,))) == 1:
-            break
-        call = _try_plan(subject, signature, plan, errors, last, further=further)
-        if call is not None:
-            return call
+    passes = (False, True) if len(fixed_arguments(signature, (6,))) > 1 else (False,)
+    for further in passes:
+        last = time.process_time() + SECONDS / len(passes)
+        for plan in plans:
+            call = _try_plan(subject, signature, plan, errors, last, further=further)
+            if call is not None:
+                return call
     best = max(errors, key=lambda e: e.line).text if errors else "it takes no tensor argument that we could find"
     raise NotCallable(f"{best} ({len(errors)} attempts)")
 
@@ -60,7 +60,9 @@ def infer_cross(subject: Subject, signature: Signature, primary: Call) -> Call |
     """A second way to call it, with a separate context, where there is one."""
     if primary.is_cross:
         return None
-    plans = [p for p in stream_plans(signature) if len(set(p.values())) > 1] + cross_plans(signature)
+    plans = [
+        p for p in stream_plans(signature) if len(set(p.values())) > 1 and not next(iter(p)).endswith("]")
+    ] + cross_plans(signature)
     for plan in plans:
         call = _try_plan(subject, signature, plan, [], time.process_time() + SECONDS, like=primary)
         if call is not None:
@@ -69,10 +71,17 @@ def infer_cross(subject: Subject, signature: Signature, primary: Call) -> Call |
 
 
 def _try_plan(
-    subject: Subject, signature: Signature, plan: dict[str, str], errors: list[Failure], last: float, like: Call | None = None, further: bool = False
+    subject: Subject,
+    signature: Signature,
+    plan: dict[str, str],
+    errors: list[Failure],
+    last: float,
+    like: Call | None = None,
+    further: bool = False,
 ) -> Call | None:
     hint = layout_hint(subject.forward, next(iter(plan)))
     wanted: dict[str, int] = {}  # layout -> the width that an error message asked for
+    refused: set[str] = set()  # layouts with another number of axes than the forward unpacks
     for sources in _source_candidates(subject.pristine, plan, like, hint):
         if time.process_time() > last:
             return None
@@ -82,8 +91,14 @@ def _try_plan(
         call = attempt(subject, signature, plan, sources, errors, further=further)
         if call is not None:
             return call
+        if unpacks_other(errors[-1].text, len(first.layout.axes)):
+            refused.add(first.layout.axes)
         asked = width_asked(errors[-1].text)
-        if asked is not None and asked not in [s.width for s in sources.values()] and asked in sizes.widths(subject.pristine):
+        if (
+            asked is not None
+            and asked not in [s.width for s in sources.values()]
+            and asked in sizes.widths(subject.pristine)
+        ):
             wanted[first.layout.axes] = asked
     return None
 
@@ -97,8 +112,20 @@ def width_asked(error: str) -> int | None:
     return None
 
 
+def unpacks_other(error: str, axes: int) -> bool:
+    """Does the message say that a shape with this many axes was unpacked into another number of names?"""
+    found = re.search(r"unpack \(expected (\d+)(?:, got (\d+))?\)", error)
+    return bool(found) and (int(found.group(2)) == axes if found.group(2) else int(found.group(1)) == axes - 1)
+
+
 def attempt(
-    subject: Subject, signature: Signature, plan: dict[str, str], sources: dict[str, Source], errors: list[Failure], *, further: bool = False
+    subject: Subject,
+    signature: Signature,
+    plan: dict[str, str],
+    sources: dict[str, Source],
+    errors: list[Failure],
+    *,
+    further: bool = False,
 ) -> Call | None:
     """The call with these sources if it runs, else None (the reasons are appended). `further`: the less likely values of other arguments."""
     query = next((s for s in ("query", "x") if s in sources), next(iter(sources)))
@@ -114,33 +141,27 @@ def attempt(
 def _attempt(subject: Subject, call: Call, errors: list[Failure]) -> Call | None:
     generator = torch.Generator().manual_seed(1)
     tokens = {n: s.sample(generator) for n, s in call.sources.items()}
-    kwargs = call.lay_out(tokens, subject.dtype)
     try:  # on one object, since most attempts fail; what runs must also run on a fresh one
+        kwargs = call.lay_out(tokens, subject.dtype)
         raw = subject.call(kwargs, module=subject.trial())
         raw = subject.call(kwargs, module=subject.instance(fresh=True))
     except Exception as error:
-        errors.append(Failure(describe_error(error), _line_in(error, subject.forward)))
+        errors.append(Failure(describe_error(error), line_in(error, subject.forward)))
         return None
     query = call.sources[call.query]
     found = main_tensor(raw, query, call.sources[call.keys])
     if found is None:
-        errors.append(Failure(f"it returned {type(raw).__name__} without a float tensor of {query.batch} items", 1 << 20))
+        errors.append(
+            Failure(f"it returned {type(raw).__name__} without a float tensor of {query.batch} items", 1 << 20)
+        )
         return None
     path, layout, follows = found
     return call.but(output=path, output_layout=layout, follows=follows)
 
 
-def _line_in(error: BaseException, forward: Any) -> int:
-    """The last line of the forward that the error passed through."""
-    code, line, trace = getattr(forward, "__code__", None), 0, error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code is code:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line
-
-
-def _source_candidates(module: Any, plan: dict[str, str], like: Call | None, hint: str | None) -> Iterator[dict[str, Source]]:
+def _source_candidates(
+    module: Any, plan: dict[str, str], like: Call | None, hint: str | None
+) -> Iterator[dict[str, Source]]:
     names = list(dict.fromkeys(plan.values()))
     if like is not None and names != ["x"]:
         base = like.sources[like.query]
@@ -158,12 +179,14 @@ def _source_candidates(module: Any, plan: dict[str, str], like: Call | None, hin
             continue
         for grid in _grids(module, layout):
             for width in _widths(module, layout, names, grid):
-                if len(grid) > 1 and width in grid:
+                if len(grid) > 1 and (width in grid or set(grid) & set(sizes.widths(module)[:2])):
                     continue  # an axis could be taken for another
                 yield from _with_context(module, names, layout, batch, grid, width, vocabulary)
 
 
-def _with_context(module: Any, names: list[str], layout: Layout, batch: int, grid: tuple[int, ...], width: int, vocabulary: int | None) -> Iterator[dict[str, Source]]:
+def _with_context(
+    module: Any, names: list[str], layout: Layout, batch: int, grid: tuple[int, ...], width: int, vocabulary: int | None
+) -> Iterator[dict[str, Source]]:
     heads = KERNEL_HEADS if "K" in layout.axes else 1
     source = Source(layout, batch, grid, width, heads, vocabulary if layout.axes == "BL" else None)
     if len(names) == 1:
@@ -187,11 +210,16 @@ def _other_lengths(source: Source) -> list[tuple[int, ...]]:
 def layouts(module: Any, plan: dict[str, str], hint: str | None = None) -> list[Layout]:
     """Layouts to try: what the author's own axis names say, then by the kind of layers and the names of the streams."""
     parts = list(module.modules()) if isinstance(module, nn.Module) else []
-    conv2 = any(isinstance(m, (nn.Conv2d, nn.BatchNorm2d, nn.AdaptiveAvgPool2d, nn.AvgPool2d, nn.AdaptiveMaxPool2d)) for m in parts)
+    conv2 = any(
+        isinstance(m, (nn.Conv2d, nn.BatchNorm2d, nn.AdaptiveAvgPool2d, nn.AvgPool2d, nn.AdaptiveMaxPool2d))
+        for m in parts
+    )
     linear = any(isinstance(m, (nn.Linear, nn.MultiheadAttention)) for m in parts)
     conv1 = any(isinstance(m, (nn.Conv1d, nn.BatchNorm1d)) for m in parts)
     parameters = any(True for m in parts for _ in m.parameters(recurse=False))
-    if parts and isinstance(next((m for m in parts if next(m.parameters(recurse=False), None) is not None), None), nn.Embedding):
+    if parts and isinstance(
+        next((m for m in parts if next(m.parameters(recurse=False), None) is not None), None), nn.Embedding
+    ):
         order = ["BL", "BLD", "BDHW"]
     elif conv2:
         order = ["BDHW", "BLD", "BHWD", "BDL"]

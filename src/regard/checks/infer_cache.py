@@ -15,8 +15,30 @@ from regard.checks.call import Call
 from regard.checks.case import Batch, Case
 from regard.checks.subject import as_dtype, clone, invoke, untouched_globals
 
-RESET = ("reset", "reset_cache", "clear", "clear_cache", "empty_cache", "reset_kv_cache", "reset_state", "flush", "new_sequence", "start")
-MAKERS = ("new_cache", "make_cache", "init_cache", "allocate_cache", "create_cache", "init_state", "empty_cache", "setup_cache", "setup_caches", "get_empty_state")
+RESET = (
+    "reset",
+    "reset_cache",
+    "clear",
+    "clear_cache",
+    "empty_cache",
+    "reset_kv_cache",
+    "reset_state",
+    "flush",
+    "new_sequence",
+    "start",
+)
+MAKERS = (
+    "new_cache",
+    "make_cache",
+    "init_cache",
+    "allocate_cache",
+    "create_cache",
+    "init_state",
+    "empty_cache",
+    "setup_cache",
+    "setup_caches",
+    "get_empty_state",
+)
 
 
 @dataclass
@@ -96,7 +118,12 @@ def _annotated(case: Case, parameter: str) -> list[Callable[[], Any]]:
     annotation = case.subject.signature().parameters[parameter].annotation
     words = re.findall(r"\w+", annotation if isinstance(annotation, str) else str(annotation))
     named = [scope.get(w) for w in words] + [v for n, v in scope.items() if "cache" in n.lower() and inspect.isclass(v)]
-    return [c for c in dict.fromkeys(c for c in named if inspect.isclass(c) and c.__module__ not in ("builtins", "typing", "torch"))]
+    return [
+        c
+        for c in dict.fromkeys(
+            c for c in named if inspect.isclass(c) and c.__module__ not in ("builtins", "typing", "torch")
+        )
+    ]
 
 
 def _dynamic() -> Any:
@@ -125,7 +152,9 @@ class Stream:
             kwargs[use.parameter] = self.state
         if use.position is not None:
             n = chunk[self.call.query].shape[1]
-            kwargs[use.position] = self.position if use.position_form == "int" else torch.arange(self.position, self.position + n)
+            kwargs[use.position] = (
+                self.position if use.position_form == "int" else torch.arange(self.position, self.position + n)
+            )
         with untouched_globals(case.seed), torch.no_grad():
             raw = invoke(self.module, {k: v if k == use.parameter else clone(v) for k, v in kwargs.items()})
         if use.style == "returned":

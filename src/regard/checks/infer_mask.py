@@ -18,7 +18,6 @@ from regard.checks.influence import replace_token
 from regard.checks.mask_use import SHAPES, MaskUse, encodings
 from regard.checks.subject import describe_error
 
-
 HEAD_NAMES = r"(n|num|nb)?_?heads?|h|nhead|n_h|heads_?\w*|n"
 
 
@@ -41,12 +40,26 @@ def infer_masks(case: Case) -> list[MaskUse]:
     """How each mask argument is filled. Arguments for which nothing runs are left out, with a note."""
     found = []
     quoted = [n for n in case.signature.unknown if _may_be_mask(case, n)]  # no mask by name, one by its description
-    names = [*case.signature.masks, *quoted, *(n for n in case.signature.positions if "bias" in n and "mask" not in n), *case.signature.lengths]
+    names = [
+        *case.signature.masks,
+        *quoted,
+        *(n for n in case.signature.positions if "bias" in n and "mask" not in n),
+        *case.signature.lengths,
+    ]
     if case.design.mask_argument and case.design.mask_argument not in names:
         names.append(case.design.mask_argument)
     for name in names:
         call = call_for(case, name)
         use = infer_mask(case, name, call)
+        if (
+            use is not None
+            and name in case.signature.positions
+            and not (use.works or (use.neutral and case.evidence.dtype(name) == "additive"))
+        ):
+            case.notes.append(
+                f"{name}: a bias that the module makes itself when none is given, or one that hides nothing; not taken for a mask"
+            )
+            continue
         if use is not None:
             found.append(use)
     return found
@@ -63,7 +76,9 @@ def call_for(case: Case, name: str) -> Call:
         return case.facts["needs_heads"][name]
     if name in case.facts.get("needs_equal", ()):
         return case.facts["equal_lengths"]
-    if case.cross is not None and any(w in name for w in ("context", "memory", "encoder", "cross", "kv", "src_mask", "v_mask", "k_mask")):
+    if case.cross is not None and any(
+        w in name for w in ("context", "memory", "encoder", "cross", "kv", "src_mask", "v_mask", "k_mask")
+    ):
         return case.cross
     return case.call
 
@@ -130,7 +145,9 @@ def _streams(case: Case, call: Call, name: str) -> list[str]:
     """Which stream a mask hides, the likeliest first."""
     if not call.is_cross:
         return [call.query]
-    on = case.design.mask.get("on") if isinstance(case.design.mask, dict) and name == case.design.mask_argument else None
+    on = (
+        case.design.mask.get("on") if isinstance(case.design.mask, dict) and name == case.design.mask_argument else None
+    )
     if on == "query":
         return [call.query]
     first = call.keys
@@ -142,13 +159,23 @@ def _options(case: Case, name: str, source: str) -> list[MaskUse]:
     if name in case.signature.lengths:
         return [MaskUse(name, source, "lengths", "int", "keep")]
     options = list(encodings(name, source, heads))
-    said, dtype = case.evidence.polarity(name)[0] if case.evidence.says_polarity(name) else None, case.evidence.dtype(name)
+    said, dtype = (
+        case.evidence.polarity(name)[0] if case.evidence.says_polarity(name) else None,
+        case.evidence.dtype(name),
+    )
     if said is not None and dtype != "additive":
         options = [o for o in options if o.dtype != "additive"]  # a 0/1 vocabulary is no additive mask
     if dtype in ("bool", "int"):
         options = [o for o in options if o.dtype == dtype] + [o for o in options if o.dtype != dtype and said is None]
     if isinstance(case.design.mask, dict) and name == case.design.mask_argument:
-        dtype = {"bool": "bool", "long": "int", "int": "int", "uint8": "int", "float": "float", "additive": "additive"}.get(str(case.design.mask.get("dtype", "bool")), "bool")
+        dtype = {
+            "bool": "bool",
+            "long": "int",
+            "int": "int",
+            "uint8": "int",
+            "float": "float",
+            "additive": "additive",
+        }.get(str(case.design.mask.get("dtype", "bool")), "bool")
         options = [o for o in options if o.dtype == dtype] or options
     if dtype == "additive":
         options = [o for o in options if o.dtype == "additive"] or options
@@ -158,7 +185,10 @@ def _options(case: Case, name: str, source: str) -> list[MaskUse]:
 
 def _rank(use: MaskUse, dtype: str | None, polarity: str | None, shape: str | None) -> tuple[int, int]:
     """The shape that the words name, then usual ones; within a shape the dtype and polarity that the words name."""
-    return (-1 if use.shape == shape else SHAPES.index(use.shape), (0 if use.dtype == dtype else 1) * 2 + (0 if polarity in (None, use.polarity) else 1))
+    return (
+        -1 if use.shape == shape else SHAPES.index(use.shape),
+        (0 if use.dtype == dtype else 1) * 2 + (0 if polarity in (None, use.polarity) else 1),
+    )
 
 
 def pattern(batch: int, keys: int) -> Tensor:
@@ -189,13 +219,24 @@ def _try(case: Case, call: Call, use: MaskUse, errors: list[str]) -> Trial | Non
     except Exception as error:
         errors.append(describe_error(error))
         return None
-    return Trial(use, leak / case.tolerance, case.difference(some, none) > case.tolerance, visible, case.difference(every, none) <= case.tolerance)
+    return Trial(
+        use,
+        leak / case.tolerance,
+        case.difference(some, none) > case.tolerance,
+        visible,
+        case.difference(every, none) <= case.tolerance,
+    )
 
 
 def masked(case: Case, call: Call, use: MaskUse, batch: Batch, keep: Tensor, **how: Any) -> Tensor:
     """The output with this mask."""
     queries = batch[call.query].shape[1]
-    return case.run(batch, call=call, extra={use.parameter: use.encode(keep, queries, how.get("dtype") or case.subject.dtype)}, **how)
+    return case.run(
+        batch,
+        call=call,
+        extra={use.parameter: use.encode(keep, queries, how.get("dtype") or case.subject.dtype)},
+        **how,
+    )
 
 
 def real_rows(call: Call, use: MaskUse, keep: Tensor, out: Tensor) -> Tensor:
@@ -243,7 +284,11 @@ def _best(trials: list[Trial], polarity: str | None, name: str) -> Trial:
     """One that works; else the first usual encoding that changes anything; additive only when nothing else runs."""
     agreeing = [t for t in trials if _agrees(t, trials, polarity)] or trials
     additive = any(t.use.dtype != "additive" for t in agreeing)
-    for wanted in (lambda t: t.works, lambda t: t.changes and not (additive and t.use.dtype == "additive"), lambda t: not (additive and t.use.dtype == "additive")):
+    for wanted in (
+        lambda t: t.works,
+        lambda t: t.changes and not (additive and t.use.dtype == "additive"),
+        lambda t: not (additive and t.use.dtype == "additive"),
+    ):
         for trial in agreeing:
             if wanted(trial):
                 return trial
@@ -252,4 +297,4 @@ def _best(trials: list[Trial], polarity: str | None, name: str) -> Trial:
 
 def _chosen(trial: Trial, polarity: str | None, said: str) -> MaskUse:
     said = said if polarity is not None and trial.use.dtype != "additive" else ""
-    return replace(trial.use, works=trial.works, said=said, changes=trial.changes)
+    return replace(trial.use, works=trial.works, said=said, changes=trial.changes, neutral=trial.neutral)

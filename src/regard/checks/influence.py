@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.checks.call import Call
 from regard.checks.case import Batch, Case
 
-MOST_TOKENS = 200
+MOST_TOKENS = 300
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,15 @@ class Influence:
         return self.square and n > 2 and not bool(self.sees.triu(1).any()) and bool(lower.any())
 
 
-def influence(case: Case, *, call: Call | None = None, source: str | None = None, tokens: int | dict[str, int] | None = None, grids: Any = None, **how: Any) -> Influence:
+def influence(
+    case: Case,
+    *,
+    call: Call | None = None,
+    source: str | None = None,
+    tokens: int | dict[str, int] | None = None,
+    grids: Any = None,
+    **how: Any,
+) -> Influence:
     """The influence matrix of one source on the main output. Cached for the plain call."""
     call = call or case.call
     source = source or call.keys
@@ -56,7 +64,9 @@ def influence(case: Case, *, call: Call | None = None, source: str | None = None
     return out
 
 
-def _row(case: Case, call: Call, batch: Batch, base: Tensor, source: str, token: int, grids: Any, how: dict[str, Any]) -> Tensor:
+def _row(
+    case: Case, call: Call, batch: Batch, base: Tensor, source: str, token: int, grids: Any, how: dict[str, Any]
+) -> Tensor:
     moved = {n: x.clone() for n, x in batch.items()}
     replace_token(moved[source], 0, token, number=token)
     out = case.run(moved, call=call, grids=grids, **how)
@@ -72,8 +82,9 @@ def replace_token(x: Tensor, item: int, token: int, *, number: int = 0, size: fl
     if x.is_floating_point():
         x[item, token] = size * torch.randn(x.shape[-1], generator=generator, dtype=x.dtype)
     else:
-        top = max(int(x.max()) + 1, 4)
-        x[item, token] = (x[item, token] + 1 + number % (top - 1)) % top
+        low, top = int(x.min()), max(int(x.max()) + 1, 4)  # within the ids that were drawn: others may be special
+        span = max(top - low, 2)
+        x[item, token] = low + (x[item, token] - low + 1 + number % (span - 1)) % span
 
 
 def is_causal(case: Case) -> bool:

@@ -45,17 +45,28 @@ def mask_cause(case: Case, call: Call, use: MaskUse) -> Cause:
 
 def _kind(case: Case, call: Call, use: MaskUse) -> tuple[str | None, str]:
     if not use.changes:
-        other = next((m for m in case.masks if m.parameter != use.parameter and m.source == use.source and m.changes), None)
+        other = next(
+            (m for m in case.masks if m.parameter != use.parameter and m.source == use.source and m.changes), None
+        )
         if other is not None:
-            return "mask-wrong-source", f"{other.parameter} hides the {use.source} tokens, and {use.parameter} is never used"
+            return (
+                "mask-wrong-source",
+                f"{other.parameter} hides the {use.source} tokens, and {use.parameter} is never used",
+            )
         return "mask-ignored", f"{use.parameter} never reaches the scores"
     if _flip_works(case, call, use):
         return "mask-inverted", f"with the opposite polarity {use.parameter} hides exactly what it should"
     other = _other_dtype(case, call, use)
     if other is not None:
-        return "mask-dtype", f"as {other} the mask works, as {use.dtype} it does not: an operator like ~ that means another thing for that dtype"
+        return (
+            "mask-dtype",
+            f"as {other} the mask works, as {use.dtype} it does not: an operator like ~ that means another thing for that dtype",
+        )
     if _alone_works(case, call, use):
-        return "mask-batch-head-order", "one item alone is masked right; in a batch, (batch, head) rows get the mask of another item"
+        return (
+            "mask-batch-head-order",
+            "one item alone is masked right; in a batch, (batch, head) rows get the mask of another item",
+        )
     try:
         return _from_sites(case, call, use)
     except Exception as error:
@@ -87,7 +98,10 @@ def _other_dtype(case: Case, call: Call, use: MaskUse) -> str | None:
 
 def _changes(case: Case, call: Call, use: MaskUse) -> bool:
     batch = case.sample(1, call=call)
-    return case.difference(masked(case, call, use, batch, keep_pattern(use, batch)), case.run(batch, call=call)) > case.tolerance
+    return (
+        case.difference(masked(case, call, use, batch, keep_pattern(use, batch)), case.run(batch, call=call))
+        > case.tolerance
+    )
 
 
 def _alone_works(case: Case, call: Call, use: MaskUse) -> bool:
@@ -102,14 +116,18 @@ def _alone_works(case: Case, call: Call, use: MaskUse) -> bool:
     except Exception:
         return False
     rows = real_rows(call, use, keep, before)
-    return case.difference(after[rows], before[rows]) <= case.tolerance and case.difference(plain, before) > case.tolerance
+    return (
+        case.difference(after[rows], before[rows]) <= case.tolerance and case.difference(plain, before) > case.tolerance
+    )
 
 
 def _from_sites(case: Case, call: Call, use: MaskUse) -> tuple[str | None, str]:
     batch = {n: x[:1] for n, x in case.sample(1, call=call).items()}
     keep = keep_pattern(use, batch)
     queries = batch[call.query].shape[1]
-    with_mask = watch(case, batch, call=call, extra={use.parameter: use.encode(keep, queries, case.subject.dtype)}).sites
+    with_mask = watch(
+        case, batch, call=call, extra={use.parameter: use.encode(keep, queries, case.subject.dtype)}
+    ).sites
     without = watch(case, batch, call=call).sites
     for masked_site, plain in zip(with_mask, without):
         found = _from_site(masked_site, plain, keep[0])
@@ -129,7 +147,10 @@ def _from_site(site: Site, plain: Site, keep: Tensor) -> tuple[str | None, str] 
     hidden = torch.cat([torch.zeros(extra, dtype=torch.bool), ~keep])
     zero = weights.abs().amax(tuple(range(weights.ndim - 1))) < 1e-12
     if extra and bool(zero.any()) and not torch.equal(zero, hidden):
-        return "mask-shifted", f"keys {zero.nonzero().flatten().tolist()} get no weight; keys {hidden.nonzero().flatten().tolist()} (after {extra} extra) should"
+        return (
+            "mask-shifted",
+            f"keys {zero.nonzero().flatten().tolist()} get no weight; keys {hidden.nonzero().flatten().tolist()} (after {extra} extra) should",
+        )
     if bool(zero[hidden].all()):
         if any(s.op == "mul" for s in site.after) and bool((weights.sum(-1) < 1 - 1e-9).any()):
             return "mask-after-softmax", "weights are multiplied by the mask after the softmax and do not sum to 1"
@@ -150,8 +171,15 @@ def _uniform(rows: Tensor) -> bool:
 
 def _from_scores(site: Site, after: Tensor, before: Tensor) -> tuple[str | None, str] | None:
     """What the scores at hidden keys became."""
-    if any(s.op == "tanh" for s in site.before) and bool(torch.isfinite(after).all()) and float((after - after.flatten()[0]).abs().max()) < 1e-6:
-        return "softcap-after-mask", f"the masked scores went through tanh: hidden keys keep the score {float(after.flatten()[0]):.3g}"
+    if (
+        any(s.op == "tanh" for s in site.before)
+        and bool(torch.isfinite(after).all())
+        and float((after - after.flatten()[0]).abs().max()) < 1e-6
+    ):
+        return (
+            "softcap-after-mask",
+            f"the masked scores went through tanh: hidden keys keep the score {float(after.flatten()[0]):.3g}",
+        )
     if float(after.abs().max()) == 0.0:
         return "mask-multiplied", "scores at hidden keys are exactly 0: the mask was multiplied into them"
     delta = (after - before).flatten()
@@ -161,7 +189,10 @@ def _from_scores(site: Site, after: Tensor, before: Tensor) -> tuple[str | None,
             return "mask-added-as-01", f"scores at hidden keys moved by {step:+.3g}: the 0/1 mask was added as it is"
         return "mask-fill-weak", f"scores at hidden keys moved by only {step:+.3g}"
     if float((after - after.flatten()[0]).abs().max()) < 1e-9 and float(after.flatten()[0]) > -WEAK:
-        return "mask-fill-weak", f"hidden keys get the score {float(after.flatten()[0]):.3g}, which is no smaller than real scores"
+        return (
+            "mask-fill-weak",
+            f"hidden keys get the score {float(after.flatten()[0]):.3g}, which is no smaller than real scores",
+        )
     if float((after - before).abs().max()) < 1e-12:
         return "mask-ignored", "scores at hidden keys are what they are without a mask"
     ratio = (after / before).flatten()
@@ -177,4 +208,6 @@ def _item(tensor: Tensor | None) -> Tensor | None:
 def example_of(use: MaskUse, batch: Batch) -> str:
     keep = keep_pattern(use, batch)
     hidden = [(~k).nonzero().flatten().tolist() for k in keep[:2]]
-    return f"batch {keep.shape[0]}, {keep.shape[1]} keys, hidden {hidden[0]} of item 0" + (f" and {hidden[1]} of item 1" if len(hidden) > 1 else "")
+    return f"batch {keep.shape[0]}, {keep.shape[1]} keys, hidden {hidden[0]} of item 0" + (
+        f" and {hidden[1]} of item 1" if len(hidden) > 1 else ""
+    )

@@ -32,6 +32,7 @@ class MaskUse:
     heads: int = 1
     works: bool = False  # hides what it should, and only that
     said: str = ""  # the words that fix the polarity
+    neutral: bool = True  # hiding nothing equals giving no mask
     changes: bool = True  # hiding a key changed anything at all
 
     def encode(self, keep: Tensor, queries: int, dtype: torch.dtype) -> Tensor:
@@ -47,8 +48,19 @@ class MaskUse:
     def describe(self) -> dict[str, str]:
         names = {"B": "batch", "S": "keys", "T": "queries", "1": "1", "H": "heads"}
         shape = self.shape if self.shape == "lengths" else ", ".join(names.get(a, a) for a in self.shape)
-        meaning = "additive, 0 = attend" if self.dtype == "additive" else ("True/1 = attend" if self.polarity == "keep" else "True/1 = ignore")
-        return {"argument": self.parameter, "hides": self.source, "shape": f"({shape})", "dtype": self.dtype, "meaning": meaning, "evidence": self.said or "behaviour"}
+        meaning = (
+            "additive, 0 = attend"
+            if self.dtype == "additive"
+            else ("True/1 = attend" if self.polarity == "keep" else "True/1 = ignore")
+        )
+        return {
+            "argument": self.parameter,
+            "hides": self.source,
+            "shape": f"({shape})",
+            "dtype": self.dtype,
+            "meaning": meaning,
+            "evidence": self.said or "behaviour",
+        }
 
 
 def _shape(keep: Tensor, shape: str, queries: int, heads: int) -> Tensor:

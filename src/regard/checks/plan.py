@@ -15,6 +15,7 @@ from regard.checks.roles import call_role, constructor_role
 NOT_STREAMS = {
     "mask", "lengths", "cache", "cache_position", "cache_option", "positions", "return_option", "path_option", "causal_option", "bias", "grid",
 }  # fmt: skip
+SCALE = 0.5  # what a kernel's logits are multiplied by when its scale has to be given
 SIZE_NAMES = {"h": 0, "height": 0, "w": 1, "width": 1, "d": None}
 
 
@@ -62,7 +63,15 @@ def read_signature(forward: Callable[..., Any]) -> Signature:
 def _optional_streams(out: Signature) -> None:
     """Whole models take everything by keyword, all optional: ids or pixels are the stream, decoder ids the query of two."""
     names = [*out.unknown, *out.extra_streams]
-    ids = next((n for n in names if n in ("input_ids", "ids", "tokens", "idx", "pixel_values", "input_values", "input_features", "inputs", "x")), None)
+    ids = next(
+        (
+            n
+            for n in names
+            if n
+            in ("input_ids", "ids", "tokens", "idx", "pixel_values", "input_values", "input_features", "inputs", "x")
+        ),
+        None,
+    )
     first = ids or next(iter(names), None)
     if first is None:
         return
@@ -137,7 +146,9 @@ def stream_plans(signature: Signature) -> list[dict[str, str]]:
         swapped = roles[0] in ("context", "key", "value") and roles[1] in ("query", "self")
         query, other = (names[1], names[0]) if swapped else (names[0], names[1])
         plans = [{query: "query", other: "context"}]
-        if set(roles) <= {"query", "key", "value"}:
+        if set(roles) == {"query", "value"}:  # the key is made of the query's argument: one stream
+            plans.insert(0, dict.fromkeys(names, "x"))
+        elif set(roles) <= {"query", "key", "value"}:
             plans.append(dict.fromkeys(names, "x"))
         return plans
     return [dict.fromkeys(names, "x"), {n: ("query" if i == 0 else "context") for i, n in enumerate(names)}]
@@ -162,7 +173,7 @@ def fixed_arguments(signature: Signature, grid: tuple[int, ...]) -> list[dict[st
         if name in signature.sizes:
             base[name] = _size(name, signature.sizes, grid)
         elif name in signature.cache_positions or name in signature.cache_options or name in signature.unknown:
-            base[name] = 0
+            base[name] = SCALE if constructor_role(name) == "scale" else 0
         elif name in signature.positions:
             base[name] = _positions
         elif name in signature.caches or name in signature.masks:
@@ -178,8 +189,8 @@ def _variants(signature: Signature, base: dict[str, Any]) -> Iterator[dict[str, 
     """What else required arguments may be: masks that hide nothing, and nothing where a number or a table was given."""
     masks = [n for n in signature.required if n in signature.masks]
     tables = [n for n in signature.required if n in signature.positions]
-    numbers = [n for n in signature.required if n in signature.unknown]
-    scales = {n: 0.5 for n in signature.unknown if n not in signature.required and constructor_role(n) == "scale"}
+    numbers = [n for n in signature.required if n in signature.unknown and constructor_role(n) != "scale"]
+    scales = {n: SCALE for n in signature.unknown if n not in signature.required and constructor_role(n) == "scale"}
     for keep in (None, *KEEP_ALL) if masks else (None,):
         for without in (tables, [*tables, *numbers]) if tables or numbers else ([],):
             yield {**base, **scales, **dict.fromkeys(masks, keep), **dict.fromkeys(without, None)}

@@ -48,7 +48,14 @@ def places(case: Case, *, tokens: int | None = None) -> list[Places]:
 
 
 def _read(a: Site, b: Site) -> Places | None:
-    if a.query is None or a.key is None or a.scores() is None or a.kind == "other" or a.learned_keys or a.learned_queries:
+    if (
+        a.query is None
+        or a.key is None
+        or a.scores() is None
+        or a.kind == "other"
+        or a.learned_keys
+        or a.learned_queries
+    ):
         return None
     if a.query.shape[-2] != a.key.shape[-2] or b.query is None or b.key is None:
         return None
@@ -61,7 +68,11 @@ def _read(a: Site, b: Site) -> Places | None:
     seen = _first(a.visible().expand(a.scores().shape)) > 0
     scores[~seen] = float("nan")
     dots = q @ (k if k.shape[0] == q.shape[0] else k[:1]).transpose(-1, -2)
-    added = not moves and bool((torch.nan_to_num(scores - scores[:, :1, :1]).abs() > 1e-9).any()) and not _varies(dots.flatten(1)[..., None])
+    added = (
+        not moves
+        and bool((torch.nan_to_num(scores - scores[:, :1, :1]).abs() > 1e-9).any())
+        and not _varies(dots.flatten(1)[..., None])
+    )
     return Places(a, scores, rotary=moves and not fixed and not absolute, added=added, absolute=absolute)
 
 

@@ -88,7 +88,9 @@ def _context_that_counts(case: Case, call: Call | None) -> Call | None:
     b = {**a, call.keys: case.sample(1, call=call)[call.keys]}
     if case.difference(case.run(a, call=call), case.run(b, call=call)) > case.tolerance:
         return call
-    case.notes.append(f"the context ({', '.join(p for p, s in call.arguments.items() if s == call.keys)}) has no effect in this configuration and was not exercised")
+    case.notes.append(
+        f"the context ({', '.join(p for p, s in call.arguments.items() if s == call.keys)}) has no effect in this configuration and was not exercised"
+    )
     return None
 
 

@@ -78,6 +78,8 @@ def selected(select: Iterable[str] | None, ignore: Iterable[str] | None) -> list
     rules = catalog()
     for prefix in [*(select or ()), *(ignore or ())]:
         if not any(r.code.startswith(prefix) or r.name.startswith(prefix) for r in rules):
-            raise DesignError(f"no rule begins with {prefix!r}; `regard rule` lists the {len(rules)} rules from {rules[0].code} to {rules[-1].code}")
+            raise DesignError(
+                f"no rule begins with {prefix!r}; `regard rule` lists the {len(rules)} rules from {rules[0].code} to {rules[-1].code}"
+            )
     chosen = [r for r in rules if not select or any(r.code.startswith(s) or r.name.startswith(s) for s in select)]
     return [r for r in chosen if not any(r.code.startswith(i) or r.name.startswith(i) for i in ignore or ())]

@@ -45,11 +45,18 @@ def _fit(a: Site, b: Site) -> Fit | None:
     if a.query is None or a.key is None or a.learned_keys or a.kind == "other":
         return None
     raw_a, raw_b, s_a, s_b = a.raw_scores(), b.raw_scores(), a.scores(), b.scores()
-    if any(t is None for t in (raw_a, raw_b, s_a, s_b)) or s_a.shape[:-1] != raw_a.shape[:-1] or raw_a.shape != raw_b.shape:
+    if (
+        any(t is None for t in (raw_a, raw_b, s_a, s_b))
+        or s_a.shape[:-1] != raw_a.shape[:-1]
+        or raw_a.shape != raw_b.shape
+    ):
         return None
     n = raw_a.shape[-1]
     seen = (a.visible() & b.visible())[..., :n].expand(raw_a.shape)
-    x, y = _centred(raw_a - raw_b, seen), _centred((s_a - s_b)[..., :n].nan_to_num(0.0, 0.0, 0.0).expand(raw_a.shape), seen)
+    x, y = (
+        _centred(raw_a - raw_b, seen),
+        _centred((s_a - s_b)[..., :n].nan_to_num(0.0, 0.0, 0.0).expand(raw_a.shape), seen),
+    )
     power = float((x * x).sum())
     if power <= 0:
         return None
@@ -95,7 +102,13 @@ def name_of(slope: float, fit: Fit, widths: dict[str, int]) -> tuple[str | None,
     ]
     for name, w in widths.items():
         if w != d and w > 1:
-            table.append((w**-0.5, "scale-embed-dim" if "width" in name else "scale-wrong-size", f"1/sqrt({w}), {name} (head_dim is {d})"))
+            table.append(
+                (
+                    w**-0.5,
+                    "scale-embed-dim" if "width" in name else "scale-wrong-size",
+                    f"1/sqrt({w}), {name} (head_dim is {d})",
+                )
+            )
             table.append((1.0 / w, "scale-dk-not-sqrt", f"1/{w}, {name}"))
     for value, kind, words in table:
         if abs(slope / value - 1) < 2e-3:

@@ -54,8 +54,15 @@ def write_script(case: Case, code: str, verdict: Verdict, target: str) -> str | 
         s = call.sources[use.source]
         encode = _encode(use, call.sources[call.query].tokens)
         inputs += [f"keep = torch.tensor({_pattern(case, call, use)}).bool()  # 1 = attend", encode]
-        words |= {"mask": use.parameter, "encode": encode, "hide": _at(s.layout.axes, "hidden"), "rows": _rows(case, call, use)}
-    feed = ", ".join(f"{p}={names[source]}" if p != names[source] else f"{p}={p}" for p, source in call.arguments.items())
+        words |= {
+            "mask": use.parameter,
+            "encode": encode,
+            "hide": _at(s.layout.axes, "hidden"),
+            "rows": _rows(case, call, use),
+        }
+    feed = ", ".join(
+        f"{p}={names[source]}" if p != names[source] else f"{p}={p}" for p, source in call.arguments.items()
+    )
     path = "".join(f"[{k!r}]" for k in call.output)
     lines = [
         "import torch", *load, f"model = model.to({case.subject.dtype}).eval()", "torch.manual_seed(0)", "torch.set_grad_enabled(False)", *inputs,
@@ -76,23 +83,36 @@ def _pattern(case: Case, call: Call, use: MaskUse) -> list[list[int]]:
 def _loading(case: Case, target: str) -> list[str] | None:
     cls = type(case.subject.pristine)
     init = case.facts.get("init", {})
-    if any(isinstance(v, DuckConfig) or not isinstance(v, (int, float, str, bool, type(None), tuple)) for v in init.values()):
+    if any(
+        isinstance(v, DuckConfig) or not isinstance(v, (int, float, str, bool, type(None), tuple))
+        for v in init.values()
+    ):
         return None
     arguments = ", ".join(f"{k}={v!r}" for k, v in init.items())
     module = inspect.getmodule(cls)
     file, _, name = target.rpartition(":")
-    if module is not None and module.__name__.startswith("regard_target_"):  # a file outside packages has no name to import
+    if module is not None and module.__name__.startswith(
+        "regard_target_"
+    ):  # a file outside packages has no name to import
         file, name = os.path.relpath(module.__file__ or ""), cls.__qualname__
     if file.endswith(".py"):
         return ["import runpy", f"model = runpy.run_path({file!r})[{name!r}]({arguments})"]
-    if module is None or module.__name__ in ("__main__",) or not isinstance(case.subject.pristine, nn.Module) or (not init and not _plain(cls)):
+    if (
+        module is None
+        or module.__name__ in ("__main__",)
+        or not isinstance(case.subject.pristine, nn.Module)
+        or (not init and not _plain(cls))
+    ):
         return None
     return [f"from {module.__name__} import {cls.__qualname__}", f"model = {cls.__qualname__}({arguments})"]
 
 
 def _plain(cls: type) -> bool:
     try:
-        return all(p.default is not p.empty or p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in inspect.signature(cls).parameters.values())
+        return all(
+            p.default is not p.empty or p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+            for p in inspect.signature(cls).parameters.values()
+        )
     except (TypeError, ValueError):
         return False
 

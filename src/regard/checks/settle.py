@@ -20,7 +20,9 @@ def settle_dtype(subject: Subject, call: Call) -> None:
     """float64 if the subject runs and stays in it, else float32."""
     for dtype in (torch.float64, torch.float32):
         try:
-            raw = subject.call(call.lay_out(_tokens(call), dtype), dtype=dtype, module=subject.instance(dtype=dtype, fresh=True))
+            raw = subject.call(
+                call.lay_out(_tokens(call), dtype), dtype=dtype, module=subject.instance(dtype=dtype, fresh=True)
+            )
             out = raw
             for key in call.output:
                 out = out[key] if not isinstance(key, str) or isinstance(out, dict) else getattr(out, key)
@@ -63,7 +65,10 @@ def _state(module: nn.Module) -> list[Any]:
 
 def _mark(value: Any) -> Any:
     if isinstance(value, Tensor):
-        return (tuple(value.shape), float(value.detach().double().abs().sum()) if value.numel() and not value.is_complex() else 0)
+        return (
+            tuple(value.shape),
+            float(value.detach().double().abs().sum()) if value.numel() and not value.is_complex() else 0,
+        )
     if isinstance(value, dict):
         return [(str(k), _mark(v)) for k, v in value.items()]
     if isinstance(value, (list, tuple)):

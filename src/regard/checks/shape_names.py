@@ -9,8 +9,43 @@ from collections.abc import Callable
 from typing import Any
 
 BATCH = {"b", "bs", "bsz", "batch", "batch_size", "n_batch", "nb", "bn", "bsize", "num_batch"}
-CHANNELS = {"c", "ch", "channels", "channel", "d", "dim", "e", "embed_dim", "d_model", "hidden", "hidden_size", "n_embd", "chans", "nc", "f", "features", "_"}
-TOKENS = {"l", "t", "n", "s", "seq", "seq_len", "seqlen", "length", "tgt_len", "src_len", "q_len", "time", "tokens", "num_tokens", "len", "lq"}
+CHANNELS = {
+    "c",
+    "ch",
+    "channels",
+    "channel",
+    "d",
+    "dim",
+    "e",
+    "embed_dim",
+    "d_model",
+    "hidden",
+    "hidden_size",
+    "n_embd",
+    "chans",
+    "nc",
+    "f",
+    "features",
+    "_",
+}
+TOKENS = {
+    "l",
+    "t",
+    "n",
+    "s",
+    "seq",
+    "seq_len",
+    "seqlen",
+    "length",
+    "tgt_len",
+    "src_len",
+    "q_len",
+    "time",
+    "tokens",
+    "num_tokens",
+    "len",
+    "lq",
+}
 ROWS = {"h", "height", "hh", "rows", "hi"}
 
 
@@ -22,7 +57,11 @@ def axis_names(forward: Callable[..., Any], argument: str) -> list[list[str]]:
         return []
     found = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and _reads_shape(node.value, argument):
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Tuple)
+            and _reads_shape(node.value, argument)
+        ):
             names = [e.value if isinstance(e, ast.Starred) else e for e in node.targets[0].elts]
             found.append([n.id.lower() if isinstance(n, ast.Name) else "?" for n in names])
     return found
@@ -31,7 +70,12 @@ def axis_names(forward: Callable[..., Any], argument: str) -> list[list[str]]:
 def _reads_shape(value: ast.expr, argument: str) -> bool:
     if isinstance(value, ast.Call):
         value = value.func
-    return isinstance(value, ast.Attribute) and value.attr in ("shape", "size") and isinstance(value.value, ast.Name) and value.value.id == argument
+    return (
+        isinstance(value, ast.Attribute)
+        and value.attr in ("shape", "size")
+        and isinstance(value.value, ast.Name)
+        and value.value.id == argument
+    )
 
 
 def layout_hint(forward: Callable[..., Any], argument: str) -> str | None:

@@ -20,7 +20,12 @@ def shrink(case: Case, rule: Rule, verdict: Verdict) -> tuple[Case, Verdict]:
     if len(source.grid) != 1 or not (case.call.free_length or case.call.free_batch):
         return case, verdict
     lengths = range(2, source.tokens) if case.call.free_length else ()
-    sizes = [(b, n) for n in (*lengths, source.tokens) for b in ((1, 2, source.batch) if case.call.free_batch else (source.batch,)) if b <= source.batch]
+    sizes = [
+        (b, n)
+        for n in (*lengths, source.tokens)
+        for b in ((1, 2, source.batch) if case.call.free_batch else (source.batch,))
+        if b <= source.batch
+    ]
     for batch, tokens in sizes:
         if (batch, tokens) == (source.batch, source.tokens) or time.process_time() - start > SECONDS:
             break
@@ -36,11 +41,17 @@ def shrink(case: Case, rule: Rule, verdict: Verdict) -> tuple[Case, Verdict]:
 
 
 def _resized(case: Case, batch: int, tokens: int) -> Case:
-    calls = [_smaller(c, batch, tokens - case.call.sources[case.call.query].tokens) if c is not None else None for c in (case.call, case.cross)]
+    calls = [
+        _smaller(c, batch, tokens - case.call.sources[case.call.query].tokens) if c is not None else None
+        for c in (case.call, case.cross)
+    ]
     facts = {k: case.facts[k] for k in KEPT if k in case.facts}
     return replace(case, call=calls[0], cross=calls[1], facts=facts, notes=[])
 
 
 def _smaller(call: Call, batch: int, by: int) -> Call:
-    sources = {n: replace(s, batch=batch, grid=(max(2, s.tokens + by),)) if len(s.grid) == 1 else replace(s, batch=batch) for n, s in call.sources.items()}
+    sources = {
+        n: replace(s, batch=batch, grid=(max(2, s.tokens + by),)) if len(s.grid) == 1 else replace(s, batch=batch)
+        for n, s in call.sources.items()
+    }
     return call.but(sources=sources)

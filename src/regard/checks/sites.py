@@ -25,7 +25,16 @@ class Observed:
     module: Any
 
 
-def watch(case: Case, batch: Batch, *, call: Call | None = None, grad: bool = False, pristine: bool = False, train: bool = False, extra: dict[str, Any] | None = None) -> Observed:
+def watch(
+    case: Case,
+    batch: Batch,
+    *,
+    call: Call | None = None,
+    grad: bool = False,
+    pristine: bool = False,
+    train: bool = False,
+    extra: dict[str, Any] | None = None,
+) -> Observed:
     """Run once under the interceptor."""
     call = call or case.call
     module = case.subject.instance(fresh=True, train=train)
@@ -107,7 +116,9 @@ def row_sources(case: Case, call: Call | None = None) -> list[dict[str, Rows]]:
         for site, other, rows in zip(sites, again, found):
             for n, source in rows.items():
                 _mark(source, getattr(site, n), getattr(other, n), flat)
-    case.facts[key] = [{n: Rows(s, tuple(getattr(site, n).shape[:-1])) for n, s in rows.items()} for site, rows in zip(sites, found)]
+    case.facts[key] = [
+        {n: Rows(s, tuple(getattr(site, n).shape[:-1])) for n, s in rows.items()} for site, rows in zip(sites, found)
+    ]
     return case.facts[key]
 
 

@@ -28,7 +28,12 @@ def widths(module: Any) -> list[int]:
         score[value] += 1 + (constructor_role(name) == "width")
     for part in module.modules():
         for name, value in vars(part).items():
-            if isinstance(value, int) and not isinstance(value, bool) and constructor_role(name) == "width" and value > 1:
+            if (
+                isinstance(value, int)
+                and not isinstance(value, bool)
+                and constructor_role(name) == "width"
+                and value > 1
+            ):
                 score[value] += 6 if part is module else 2
         for name in ("in_features", "in_channels", "embed_dim", "embedding_dim"):
             value = getattr(part, name, None)
@@ -36,11 +41,16 @@ def widths(module: Any) -> list[int]:
                 score[value] += 4
         if isinstance(part, nn.LayerNorm) and len(part.normalized_shape) == 1:
             score[part.normalized_shape[0]] += 3
+    first = next((m for m in module.modules() if isinstance(m, (nn.Linear, nn.modules.conv._ConvNd))), None)
+    if first is not None:
+        score[getattr(first, "in_features", 0) or getattr(first, "in_channels", 0)] += 5
     for p in module.parameters():
         for n in p.shape[-2:]:
             if n > 1:
                 score[n] += 1
-    for heads in _heads(module) if not any(True for _ in module.parameters()) else ():  # a packed query, key and value, or one of them
+    for heads in (
+        _heads(module) if not any(True for _ in module.parameters()) else ()
+    ):  # a packed query, key and value, or one of them
         score[8 * heads] += 2
         score[3 * 8 * heads] += 1
     return [n for n, _ in sorted(score.items(), key=lambda item: (-item[1], -item[0]))][:8] or [DEFAULT_WIDTH]
@@ -53,7 +63,12 @@ def _defaults(module: nn.Module) -> Iterator[tuple[str, int]]:
     except (TypeError, ValueError):
         return
     for p in parameters:
-        if isinstance(p.default, int) and not isinstance(p.default, bool) and p.default > 1 and constructor_role(p.name) == "width":
+        if (
+            isinstance(p.default, int)
+            and not isinstance(p.default, bool)
+            and p.default > 1
+            and constructor_role(p.name) == "width"
+        ):
             yield p.name, p.default
 
 
@@ -95,7 +110,14 @@ def grids(module: Any) -> list[tuple[int, int]]:
 def sides(module: Any) -> list[int]:
     """Window sides to try: small numbers of the module, and roots of those that are squares."""
     own = list(dict.fromkeys(_integers(module)))
-    return list(dict.fromkeys([*(math.isqrt(n) for n in own if 4 <= n <= 256 and math.isqrt(n) ** 2 == n), *(n for n in own if 2 <= n <= 8)]))[:8]
+    return list(
+        dict.fromkeys(
+            [
+                *(math.isqrt(n) for n in own if 4 <= n <= 256 and math.isqrt(n) ** 2 == n),
+                *(n for n in own if 2 <= n <= 8),
+            ]
+        )
+    )[:8]
 
 
 def vocabulary(module: Any) -> int | None:

@@ -28,6 +28,9 @@ class Swallow(io.TextIOBase):
         return len(text)
 
 
+SMALL = 0.05  # layer scales of 1e-5 and the like: a branch behind them is as good as hidden
+
+
 @contextlib.contextmanager
 def untouched_globals(seed: int) -> Iterator[None]:
     """Seed torch, silence warnings and printing, and put back seed, dtype, grad mode, threads and deterministic flags."""
@@ -51,7 +54,7 @@ class Subject:
     """A module or function to be examined.
 
     `pristine` is the user's own initialisation; all probing but that of initialisation uses a copy in which parameters
-    that are exactly constant (zero-initialised gates, output projections, biases) have been moved a little, since a
+    that are exactly constant (zero-initialised gates, output projections, biases; not ones) have been moved a little, since a
     branch that multiplies by zero hides everything behind it.
     """
 
@@ -80,7 +83,12 @@ class Subject:
         generator = torch.Generator().manual_seed(self.seed + 17)
         with torch.no_grad():
             for name, p in module.named_parameters():
-                if p.numel() > 1 and p.is_floating_point() and bool((p == p.flatten()[0]).all()):
+                if (
+                    p.numel() > 1
+                    and p.is_floating_point()
+                    and bool((p == p.flatten()[0]).all())
+                    and float(p.flatten()[0]) != 1.0
+                ):
                     p.copy_(_moved(p, generator))
                     self.moved.append(name)
                 elif p.numel() == 1 and float(p.abs().max()) == 0.0 and p.is_floating_point():
@@ -104,10 +112,9 @@ class Subject:
         """A copy for attempts that may fail half way; nothing else uses it."""
         if not self.is_module:
             return self._source
-        if self._trial is None:
-            self._trial = copy.deepcopy(self._source)
-            self._trial.eval()
-        return self._trial
+        if self._trial is None or self._trial[0] != self.dtype:
+            self._trial = (self.dtype, as_dtype(copy.deepcopy(self._source), self.dtype).eval())
+        return self._trial[1]
 
     def call(
         self,
@@ -130,6 +137,8 @@ def _moved(p: Tensor, generator: torch.Generator) -> Tensor:
     """A constant parameter with noise: relative to its value, or small if it is zero."""
     value = float(p.detach().flatten()[0])
     fan_in = p[0].numel() if p.ndim > 1 else 1
+    if 0.0 < abs(value) < SMALL:
+        return 0.5 + NOISE * torch.randn(p.shape, generator=generator).to(p.device, p.dtype)
     size = NOISE * abs(value) if value else (fan_in**-0.5 if p.ndim > 1 else NOISE)
     noise = torch.randn(p.shape, generator=generator).to(p.device, p.dtype)
     return p.detach() + size * noise
@@ -166,3 +175,13 @@ def describe_error(error: BaseException) -> str:
     """One line of an exception, short enough for a report."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:160]}"
+
+
+def line_in(error: BaseException, function: Any) -> int:
+    """The last line of a function that an error passed through: how far a call came. 0 if it never ran."""
+    code, line, trace = getattr(function, "__code__", None), 0, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code is code:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line

@@ -43,6 +43,12 @@ def alibi_bias(case: Case) -> Verdict | None:
     power-of-two formula is used for other numbers of heads.
     Why it matters: with the wrong sign the model looks away from its neighbours; other slopes do not load checkpoints.
     Other slopes are a question: trained from scratch they are a choice.
+
+    Bad:
+        scores = scores + slopes * (query_place - key_place)
+    Good:
+        scores = scores - slopes * (query_place - key_place)
+    References: Press et al. 2022, arXiv:2108.12409.
     """
     case.need_determinism()
     for p in places(case):
@@ -50,10 +56,29 @@ def alibi_bias(case: Case) -> Verdict | None:
         if slope is None:
             continue
         if bool((slope > 0).all()):
-            return Verdict("error", f"the bias grows with the distance ({float(slope[0]):+.3g} per token): far tokens get the most weight", kind="alibi-sign", measured=[round(float(x), 5) for x in slope], allowed="negative slopes", where=p.site.where or None, cause="the distance is added instead of subtracted, or query minus key is key minus query", fix="scores - slope * (query position - key position)", example=f"{p.scores.shape[-1]} identical tokens")
+            return Verdict(
+                "error",
+                f"the bias grows with the distance ({float(slope[0]):+.3g} per token): far tokens get the most weight",
+                kind="alibi-sign",
+                measured=[round(float(x), 5) for x in slope],
+                allowed="negative slopes",
+                where=p.site.where or None,
+                cause="the distance is added instead of subtracted, or query minus key is key minus query",
+                fix="scores - slope * (query position - key position)",
+                example=f"{p.scores.shape[-1]} identical tokens",
+            )
         want = -paper_slopes(slope.numel())
         if slope.numel() > 1 and not torch.allclose(slope.sort().values, want.sort().values, rtol=1e-3):
-            return Verdict("question", f"slopes {[round(-float(x), 5) for x in slope]} are not the paper's {[round(-float(x), 5) for x in want]} for {slope.numel()} heads: trained from scratch?", kind="alibi-slopes", measured=[round(-float(x), 5) for x in slope], allowed=[round(-float(x), 5) for x in want], where=p.site.where or None, cause="the power-of-two formula for another number of heads", fix="regard.bias.alibi(num_heads)")
+            return Verdict(
+                "question",
+                f"slopes {[round(-float(x), 5) for x in slope]} are not the paper's {[round(-float(x), 5) for x in want]} for {slope.numel()} heads: trained from scratch?",
+                kind="alibi-slopes",
+                measured=[round(-float(x), 5) for x in slope],
+                allowed=[round(-float(x), 5) for x in want],
+                where=p.site.where or None,
+                cause="the power-of-two formula for another number of heads",
+                fix="regard.bias.alibi(num_heads)",
+            )
         return None
     case.need(False, "no bias linear in the distance was seen")
     return None

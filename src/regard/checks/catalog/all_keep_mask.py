@@ -29,11 +29,21 @@ def all_keep_mask(case: Case) -> list[Verdict]:
         plain = case.run(batch, call=call)
         keep = torch.ones(batch[use.source].shape[:2], dtype=torch.bool)
         change = case.difference(masked(case, call, use, batch, keep), plain)
-        if change <= case.big or (use.said == "" and not use.works and use.dtype != "additive" and _flip_neutral(case, use, call)):
+        if change <= case.big or (
+            use.said == "" and not use.works and use.dtype != "additive" and _flip_neutral(case, use, call)
+        ):
             continue
         whole = use.shape in ("TS", "BTS", "B1TS", "HTS", "BHTS")
         if whole and case.facts.get("causal"):
-            out.append(Verdict("question", f"a {use.parameter} that keeps everything turns causality off: is it meant to replace the causal mask?", kind="causal-missing", measured=change, allowed=case.tolerance))
+            out.append(
+                Verdict(
+                    "question",
+                    f"a {use.parameter} that keeps everything turns causality off: is it meant to replace the causal mask?",
+                    kind="causal-missing",
+                    measured=change,
+                    allowed=case.tolerance,
+                )
+            )
             continue
         kind = _kind(case, use)
         out.append(Verdict(

@@ -44,7 +44,11 @@ def batch_first_contradiction(case: Case) -> Verdict | None:
         said = f"the names given to {argument}.shape"
     if said is None:
         return None
-    inner = any(isinstance(m, nn.MultiheadAttention) and not m.batch_first for m in case.subject.pristine.modules()) if case.subject.is_module else False
+    inner = (
+        any(isinstance(m, nn.MultiheadAttention) and not m.batch_first for m in case.subject.pristine.modules())
+        if case.subject.is_module
+        else False
+    )
     return Verdict(
         "error",
         f"the author says batch first ({said!r}), but tokens mix along the first axis and never along the second",

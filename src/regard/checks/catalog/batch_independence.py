@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from regard.checks.case import Case, Verdict
 from regard.checks.cross_talk import cause_of_cross_talk
 from regard.checks.influence import replace_token
@@ -43,5 +42,3 @@ def batch_independence(case: Case) -> Verdict | None:
         kind=kind, measured=change, allowed=case.tolerance, cause=cause, fix=fix,
         example=f"batch {base.shape[0]}, length {next(iter(batch.values())).shape[1]}, random tokens",
     )  # fmt: skip
-
-

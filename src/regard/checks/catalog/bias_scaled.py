@@ -30,7 +30,9 @@ def bias_scaled(case: Case) -> list[Verdict]:
         keep = torch.ones(batch[use.source].shape[:2], dtype=torch.bool)
         plain = use.encode(keep, batch[call.query].shape[1], case.subject.dtype)
         keep[:, -1] = False
-        moved = torch.where(use.encode(keep, batch[call.query].shape[1], case.subject.dtype) < -1.0, torch.full_like(plain, -2.0), plain)
+        moved = torch.where(
+            use.encode(keep, batch[call.query].shape[1], case.subject.dtype) < -1.0, torch.full_like(plain, -2.0), plain
+        )
         before = watch(case, batch, call=call, extra={use.parameter: plain}).sites
         after = watch(case, batch, call=call, extra={use.parameter: moved}).sites
         for a, b in zip(before, after):
@@ -39,6 +41,18 @@ def bias_scaled(case: Case) -> list[Verdict]:
             delta = (b.scores() - a.scores()).double()[..., -1]
             step = float(delta.mean())
             if float((delta - step).abs().max()) < 1e-6 and abs(step) > 1e-6 and abs(step + 2.0) > 1e-3:
-                out.append(Verdict("error", f"an additive {use.parameter} of -2 changes the scores by {step:.4g}: it is scaled with them", kind="mask-scaled", measured=step, allowed=-2.0, where=a.where or None, example="-2 on the last key", cause="the bias is added before the division by sqrt(head_dim)", fix="scores / sqrt(d) + bias"))
+                out.append(
+                    Verdict(
+                        "error",
+                        f"an additive {use.parameter} of -2 changes the scores by {step:.4g}: it is scaled with them",
+                        kind="mask-scaled",
+                        measured=step,
+                        allowed=-2.0,
+                        where=a.where or None,
+                        example="-2 on the last key",
+                        cause="the bias is added before the division by sqrt(head_dim)",
+                        fix="scores / sqrt(d) + bias",
+                    )
+                )
                 break
     return out

@@ -46,4 +46,13 @@ def cache_with_padding(case: Case) -> Verdict | None:
     change = case.difference(got[:, PAD:], whole[:, PAD:])
     if change <= case.big:
         return None
-    return Verdict("error", f"with {PAD} tokens of left padding, the cached outputs differ from one masked call by {change:.2g} (relative)", kind="cache-mask", measured=change, allowed=case.tolerance, example="item 0 with 2 padded tokens, chunks 4, 1, 1, 1, 1", cause="the mask is not applied to the cached keys", fix="pass the mask over all keys so far in every step")
+    return Verdict(
+        "error",
+        f"with {PAD} tokens of left padding, the cached outputs differ from one masked call by {change:.2g} (relative)",
+        kind="cache-mask",
+        measured=change,
+        allowed=case.tolerance,
+        example="item 0 with 2 padded tokens, chunks 4, 1, 1, 1, 1",
+        cause="the mask is not applied to the cached keys",
+        fix="pass the mask over all keys so far in every step",
+    )

@@ -10,7 +10,19 @@ from regard.checks.rule import rule
 PLANS = ((4, 1, 1, 1, 1), (1,) * 8, (3, 2, 3), (2, 2, 2, 2), (5, 3))
 
 
-@rule("ATT203", kinds=("cache-rope-offset", "cache-position-bias", "cache-order", "cache-occupancy", "causal-missing-in-prefill", "causal-alignment", "window-off-by-one", "cache-mask"))
+@rule(
+    "ATT203",
+    kinds=(
+        "cache-rope-offset",
+        "cache-position-bias",
+        "cache-order",
+        "cache-occupancy",
+        "causal-missing-in-prefill",
+        "causal-alignment",
+        "window-off-by-one",
+        "cache-mask",
+    ),
+)
 def cached_equals_full(case: Case) -> Verdict | None:
     """Feeding a sequence in chunks of 1, 2, 3 and more through the cache gives the output of one call on all of it.
 
@@ -24,7 +36,12 @@ def cached_equals_full(case: Case) -> Verdict | None:
     Good:
         q = rotate(q, past_length + torch.arange(q.size(-2)))
     """
-    case.need(case.cache is not None, "no key-value cache was found" if not (case.signature.caches or case.signature.cache_positions) else "the cache argument could not be used in a way that we know")
+    case.need(
+        case.cache is not None,
+        "no key-value cache was found"
+        if not (case.signature.caches or case.signature.cache_positions)
+        else "the cache argument could not be used in a way that we know",
+    )
     case.need(bool(case.facts.get("causal")), "a plain call is not causal, so the pieces cannot equal the whole")
     case.need_determinism()
     total = 8
@@ -77,8 +94,25 @@ def fresh_sequence(case: Case) -> Verdict | None:
     stream.feed(first)
     stream.reset()
     if case.cache.reset is None and case.cache.style == "internal":
-        return Verdict("warning", "it keeps keys and values between calls and offers no reset: a second sequence continues the first", kind="cache-stale", measured="no reset method", allowed="a reset", cause="the cache is an attribute that is never cleared", fix="add reset_cache(), or pass the cache in and out")
+        return Verdict(
+            "warning",
+            "it keeps keys and values between calls and offers no reset: a second sequence continues the first",
+            kind="cache-stale",
+            measured="no reset method",
+            allowed="a reset",
+            cause="the cache is an attribute that is never cleared",
+            fix="add reset_cache(), or pass the cache in and out",
+        )
     change = case.difference(stream.feed(second), fresh)
     if change <= case.big:
         return None
-    return Verdict("error", f"after {case.cache.reset or 'starting anew'}, a second sequence differs by {change:.2g} (relative) from a new module's", kind="cache-stale", measured=change, allowed=case.tolerance, example="5 tokens, reset, 4 tokens", cause="something of the first sequence survives the reset", fix="clear the key and value tensors, not only the position")
+    return Verdict(
+        "error",
+        f"after {case.cache.reset or 'starting anew'}, a second sequence differs by {change:.2g} (relative) from a new module's",
+        kind="cache-stale",
+        measured=change,
+        allowed=case.tolerance,
+        example="5 tokens, reset, 4 tokens",
+        cause="something of the first sequence survives the reset",
+        fix="clear the key and value tensors, not only the position",
+    )

@@ -25,19 +25,38 @@ def cosine_norm(case: Case) -> Verdict | None:
         scores / (q.norm(dim=-1, keepdim=True) * k.norm(dim=-1, keepdim=True).mT)
     """
     looked = False
-    along = _along_tokens(case)
+    along = _along_tokens(case) or _keys_forgotten(case)
     if along is not None:
         return along
     for site in need_site(case):
-        if site.query is None or site.key is None or site.logits is None or site.kind == "other" or site.query.shape[-2] != site.key.shape[-2]:
+        if (
+            site.query is None
+            or site.key is None
+            or site.logits is None
+            or site.kind == "other"
+            or site.query.shape[-2] != site.key.shape[-2]
+        ):
             continue
-        if not any(s.op in ("shift", "div", "mul", "scale") for s in site.before) or site.logits.shape[-1] != site.key.shape[-2]:
+        if (
+            not any(s.op in ("shift", "div", "mul", "scale") for s in site.before)
+            or site.logits.shape[-1] != site.key.shape[-2]
+        ):
             continue
         looked = True
         if _explained(site, _plain(site)) or _explained(site, _cosine(site)):
             continue
         if _explained(site, _wrong(site)):
-            return Verdict("error", "scores of query i are divided by the length of key i, whatever key they belong to", kind="qknorm-wrong", measured="R2 of q.k / (|q_i| |k_i|) > 0.9999", allowed="q.k / (|q_i| |k_j|)", where=site.where or None, cause="the norms of queries and keys are multiplied element by element, not as an outer product", fix="divide by q.norm(dim=-1, keepdim=True) * k.norm(dim=-1, keepdim=True).mT", example=f"scores {tuple(site.logits.shape)}")
+            return Verdict(
+                "error",
+                "scores of query i are divided by the length of key i, whatever key they belong to",
+                kind="qknorm-wrong",
+                measured="R2 of q.k / (|q_i| |k_i|) > 0.9999",
+                allowed="q.k / (|q_i| |k_j|)",
+                where=site.where or None,
+                cause="the norms of queries and keys are multiplied element by element, not as an outer product",
+                fix="divide by q.norm(dim=-1, keepdim=True) * k.norm(dim=-1, keepdim=True).mT",
+                example=f"scores {tuple(site.logits.shape)}",
+            )
     case.need(looked, "no scores divided by a norm were seen")
     return None
 
@@ -47,11 +66,62 @@ def _along_tokens(case: Case) -> Verdict | None:
     for site in need_site(case):
         for name in ("query", "key"):
             x = getattr(site, name)
-            if x is None or x.ndim < 3 or x.shape[-2] < 3 or x.shape[-1] < 2 or site.learned_keys or site.learned_queries:
+            if (
+                x is None
+                or x.ndim < 3
+                or x.shape[-2] < 3
+                or x.shape[-1] < 2
+                or site.learned_keys
+                or site.learned_queries
+            ):
                 continue
             columns, rows = x.double().norm(dim=-2), x.double().norm(dim=-1)
             if float(columns.std()) < 1e-6 * float(columns.mean()) and float(rows.std()) > 1e-3 * float(rows.mean()):
-                return Verdict("error", f"the {name} vectors have unit length along the tokens, not along the channels: every token changes every score", kind="qknorm-wrong", measured=f"norm over tokens {float(columns.mean()):.3g}, spread 0", allowed="unit length over channels", where=site.where or None, cause="normalize(dim=-2) on (B, H, T, D)", fix="normalize(dim=-1)", example=f"{name} {tuple(x.shape)}")
+                return Verdict(
+                    "error",
+                    f"the {name} vectors have unit length along the tokens, not along the channels: every token changes every score",
+                    kind="qknorm-wrong",
+                    measured=f"norm over tokens {float(columns.mean()):.3g}, spread 0",
+                    allowed="unit length over channels",
+                    where=site.where or None,
+                    cause="normalize(dim=-2) on (B, H, T, D)",
+                    fix="normalize(dim=-1)",
+                    example=f"{name} {tuple(x.shape)}",
+                )
+    return None
+
+
+def _keys_forgotten(case: Case) -> Verdict | None:
+    """Queries are normalised and keys are not, although the author says both."""
+    said = case.evidence.says(
+        r"\bk_?norm\b|\bnorm_?k\b|\bkey_?norm|queries and keys are|q and k are|qk[-_ ]?norm", where="name doc source"
+    )
+    if said is None:
+        return None
+    for site in need_site(case):
+        if (
+            site.query is None
+            or site.key is None
+            or site.learned_keys
+            or site.query.shape[-1] < 4
+            or site.query.numel() < 64
+        ):
+            continue
+        q, k = (getattr(site, n).double().norm(dim=-1) for n in ("query", "key"))
+        spread = [float(t.std() / t.mean().clamp_min(1e-30)) for t in (q, k)]
+        if min(spread) < 1e-3 and max(spread) > 0.05:
+            which = "keys" if spread[1] > spread[0] else "queries"
+            return Verdict(
+                "error",
+                f"the source speaks of {said!r}, but the {which} that meet are not normalised: their lengths vary by {max(spread):.0%}",
+                kind="qknorm-wrong",
+                measured=max(spread),
+                allowed=1e-3,
+                where=site.where or None,
+                cause="one norm is applied twice, or its result is not used",
+                fix="q = q_norm(q); k = k_norm(k)",
+                example=f"{which} {tuple(site.key.shape)}",
+            )
     return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import torch
 from torch import Tensor
 
@@ -32,7 +31,17 @@ def dead_queries_and_keys(case: Case) -> Verdict | None:
     for site in sites:
         if float(site.query.abs().max()) == 0.0 and float(site.key.abs().max()) == 0.0:
             dead = [n for n, g in gradients(case, pristine=True).items() if g is None or float(g.abs().max()) == 0.0]
-            return Verdict("error", "queries and keys are both zero at initialisation: neither gets a gradient, so attention stays uniform", kind="dead-qk", measured=f"no gradient for {', '.join(dead[:3])}", allowed="a gradient", where=site.where, cause="both projections are initialised to zero", fix="initialise at least one of them at random", example="as constructed")
+            return Verdict(
+                "error",
+                "queries and keys are both zero at initialisation: neither gets a gradient, so attention stays uniform",
+                kind="dead-qk",
+                measured=f"no gradient for {', '.join(dead[:3])}",
+                allowed="a gradient",
+                where=site.where,
+                cause="both projections are initialised to zero",
+                fix="initialise at least one of them at random",
+                example="as constructed",
+            )
     return None
 
 
@@ -41,7 +50,11 @@ def _twin_sites(sites: list[Site]) -> tuple[Site, int] | None:
     for site in sites:
         if site.query is None or site.key is None or site.value is None:
             continue
-        same = [s for s in sites if s.where == site.where and all(_equal(getattr(s, n), getattr(site, n)) for n in ("query", "key", "value"))]
+        same = [
+            s
+            for s in sites
+            if s.where == site.where and all(_equal(getattr(s, n), getattr(site, n)) for n in ("query", "key", "value"))
+        ]
         if len(same) > 1 and float((site.query - site.query[..., :1, :]).abs().max()) > 0:
             return site, len(same)
     return None
@@ -68,7 +81,17 @@ def heads_differ(case: Case) -> Verdict | None:
     ready = [s for s in sites if s.weights() is not None and s.weights().ndim == 4 and s.weights().shape[1] > 1]
     twin = _twin_sites(sites)
     if twin is not None:
-        return Verdict("error", f"{twin[1]} heads are one and the same: equal queries, keys and values in one call", kind="heads-collapsed", measured=twin[1], allowed=1, where=twin[0].where or None, cause="the heads are one module repeated in a list", fix="make every head anew: ModuleList(Head() for _ in range(h))", example="as constructed")
+        return Verdict(
+            "error",
+            f"{twin[1]} heads are one and the same: equal queries, keys and values in one call",
+            kind="heads-collapsed",
+            measured=twin[1],
+            allowed=1,
+            where=twin[0].where or None,
+            cause="the heads are one module repeated in a list",
+            fix="make every head anew: ModuleList(Head() for _ in range(h))",
+            example="as constructed",
+        )
     case.need(bool(ready), "no attention with a head axis was seen inside")
     for site in ready:
         weights = site.weights().double()
@@ -77,9 +100,19 @@ def heads_differ(case: Case) -> Verdict | None:
         if flat < 1e-9 or site.value is None:
             continue
         value = site.value.double()
-        same_values = value.ndim == 4 and value.shape[1] == weights.shape[1] and float((value - value[:, :1]).abs().max()) < 1e-12
+        same_values = (
+            value.ndim == 4 and value.shape[1] == weights.shape[1] and float((value - value[:, :1]).abs().max()) < 1e-12
+        )
         if spread < 1e-12 and same_values:
-            return Verdict("error", f"all {weights.shape[1]} heads have equal weights and equal values: they will stay equal", kind="heads-collapsed", measured=spread, allowed="a difference", where=site.where, cause="the heads' projections are copies of one", fix="initialise every head on its own", example="as constructed")
+            return Verdict(
+                "error",
+                f"all {weights.shape[1]} heads have equal weights and equal values: they will stay equal",
+                kind="heads-collapsed",
+                measured=spread,
+                allowed="a difference",
+                where=site.where,
+                cause="the heads' projections are copies of one",
+                fix="initialise every head on its own",
+                example="as constructed",
+            )
     return None
-
-

@@ -27,5 +27,16 @@ def dropout_before_mask(case: Case) -> list[Verdict]:
             continue
         change = max(leak(case, call, use, size, train=True)[0] for size in (1.0, 5.0))
         if change > case.big:
-            out.append(Verdict("error", f"in training, content hidden by {use.parameter} changes real outputs by {change:.2g} (relative); in eval it does not", kind="dropout-wrong-place", measured=change, allowed=case.tolerance, example="train mode, fixed seed", cause="dropout stands before the softmax, or on the mask", fix="apply dropout to the weights, after the softmax"))
+            out.append(
+                Verdict(
+                    "error",
+                    f"in training, content hidden by {use.parameter} changes real outputs by {change:.2g} (relative); in eval it does not",
+                    kind="dropout-wrong-place",
+                    measured=change,
+                    allowed=case.tolerance,
+                    example="train mode, fixed seed",
+                    cause="dropout stands before the softmax, or on the mask",
+                    fix="apply dropout to the weights, after the softmax",
+                )
+            )
     return out

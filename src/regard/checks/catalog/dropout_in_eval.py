@@ -26,7 +26,15 @@ def dropout_in_eval(case: Case) -> Verdict | None:
         return None
     kernel = any(s.dropout for s in attention_sites(case))
     if not kernel and case.dropout == 0.0:
-        return Verdict("question", f"two eval calls differ by {change:.2g} with another seed: is the randomness meant?", kind=None, measured=change, allowed=0.0, cause="random numbers are drawn in eval", example="the same input twice")
+        return Verdict(
+            "question",
+            f"two eval calls differ by {change:.2g} with another seed: is the randomness meant?",
+            kind=None,
+            measured=change,
+            allowed=0.0,
+            cause="random numbers are drawn in eval",
+            example="the same input twice",
+        )
     return Verdict(
         "error", f"two eval calls on the same input differ by {change:.2g} (relative): dropout is alive in eval", kind="dropout-in-eval", measured=change, allowed=0.0,
         example="the same input twice, eval mode", cause="the attention kernel is given dropout_p whatever the mode" if kernel else "F.dropout without training=self.training",

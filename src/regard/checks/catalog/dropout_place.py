@@ -25,5 +25,14 @@ def dropout_place(case: Case) -> Verdict | None:
     for site in sites:
         before, _ = site.dropout_steps
         if before and site.kind in ("softmax", "exp"):
-            return Verdict("warning", "dropout is applied to the scores before the softmax", kind="dropout-wrong-place", measured=f"dropout before the softmax at {before[0].where}", allowed="after it", where=before[0].where or site.where, cause="dropout and softmax are in the wrong order", fix="weights = dropout(softmax(scores))")
+            return Verdict(
+                "warning",
+                "dropout is applied to the scores before the softmax",
+                kind="dropout-wrong-place",
+                measured=f"dropout before the softmax at {before[0].where}",
+                allowed="after it",
+                where=before[0].where or site.where,
+                cause="dropout and softmax are in the wrong order",
+                fix="weights = dropout(softmax(scores))",
+            )
     return None

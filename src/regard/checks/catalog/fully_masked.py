@@ -30,10 +30,32 @@ def fully_masked_row(case: Case) -> list[Verdict]:
         for train in (False, True):
             got = masked(case, call, use, batch, keep, train=train)
             if not bool(torch.isfinite(got[0]).all()):
-                if case.subject.dtype == torch.float64 and bool(torch.isfinite(masked(case, call, use, batch, keep, train=train, dtype=torch.float32)[0]).all()):
-                    out.append(Verdict("question", f"when {use.parameter} hides every key of an item, the output is NaN in float64 only: a finite minimum of float64 is cast to float32", kind="finite-min-overflow", measured="NaN in float64", allowed="finite", example="item 0 fully hidden, float64", cause="softmax(dtype=float32) of torch.finfo(float64).min", fix="torch.finfo(torch.float32).min, or the dtype of the scores"))
+                if case.subject.dtype == torch.float64 and bool(
+                    torch.isfinite(masked(case, call, use, batch, keep, train=train, dtype=torch.float32)[0]).all()
+                ):
+                    out.append(
+                        Verdict(
+                            "question",
+                            f"when {use.parameter} hides every key of an item, the output is NaN in float64 only: a finite minimum of float64 is cast to float32",
+                            kind="finite-min-overflow",
+                            measured="NaN in float64",
+                            allowed="finite",
+                            example="item 0 fully hidden, float64",
+                            cause="softmax(dtype=float32) of torch.finfo(float64).min",
+                            fix="torch.finfo(torch.float32).min, or the dtype of the scores",
+                        )
+                    )
                     break
-                out.append(_verdict(case, use, "the output is NaN", "fully-masked-nan", "the softmax of a row that is -inf everywhere is 0 / 0", "train" if train else "eval"))
+                out.append(
+                    _verdict(
+                        case,
+                        use,
+                        "the output is NaN",
+                        "fully-masked-nan",
+                        "the softmax of a row that is -inf everywhere is 0 / 0",
+                        "train" if train else "eval",
+                    )
+                )
                 break
     return out
 
@@ -64,7 +86,16 @@ def fully_masked_gradient(case: Case) -> list[Verdict]:
         bad = [n for n, p in _parameters(module) if p.grad is not None and not bool(torch.isfinite(p.grad).all())]
         bad += [n for n, x in leaves.items() if x.grad is not None and not bool(torch.isfinite(x.grad).all())]
         if bad:
-            out.append(_verdict(case, use, f"the output is finite, the gradient of {', '.join(bad[:3])} is NaN", "fully-masked-nan-backward", "NaN is replaced after the softmax, which its backward still passes through", "eval, with gradients"))
+            out.append(
+                _verdict(
+                    case,
+                    use,
+                    f"the output is finite, the gradient of {', '.join(bad[:3])} is NaN",
+                    "fully-masked-nan-backward",
+                    "NaN is replaced after the softmax, which its backward still passes through",
+                    "eval, with gradients",
+                )
+            )
     return out
 
 
@@ -80,8 +111,29 @@ def _one_empty(case: Case, call: Call, use: MaskUse) -> tuple[Tensor, dict[str, 
 
 
 def _verdict(case: Case, use: MaskUse, what: str, kind: str, cause: str, mode: str) -> Verdict:
-    inner = [type(m).__name__ for m in case.subject.pristine.modules() if isinstance(m, (nn.MultiheadAttention, nn.TransformerEncoderLayer))] if case.subject.is_module else []
+    inner = (
+        [
+            type(m).__name__
+            for m in case.subject.pristine.modules()
+            if isinstance(m, (nn.MultiheadAttention, nn.TransformerEncoderLayer))
+        ]
+        if case.subject.is_module
+        else []
+    )
     own = not inner
     level = "error" if own and use.changes and (use.works or kind != "fully-masked-nan") else "question"
-    note = "" if own else f" (inside torch's {inner[0]}, whose paths differ here: NaN with need_weights or without grad, 0 otherwise)"
-    return Verdict(level, f"when {use.parameter} hides every key of an item, {what}{note}", kind=kind, measured="NaN", allowed="finite", example=f"item 0 fully hidden, {mode}", cause=cause, fix="leave one score finite in such rows and zero their weights after the softmax")
+    note = (
+        ""
+        if own
+        else f" (inside torch's {inner[0]}, whose paths differ here: NaN with need_weights or without grad, 0 otherwise)"
+    )
+    return Verdict(
+        level,
+        f"when {use.parameter} hides every key of an item, {what}{note}",
+        kind=kind,
+        measured="NaN",
+        allowed="finite",
+        example=f"item 0 fully hidden, {mode}",
+        cause=cause,
+        fix="leave one score finite in such rows and zero their weights after the softmax",
+    )

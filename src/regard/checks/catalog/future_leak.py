@@ -12,7 +12,10 @@ from regard.checks.rule import rule
 from regard.checks.sites import attention_sites, causal_matrix
 
 
-@rule("ATT201", kinds=("causal-off-by-one", "causal-flipped", "causal-missing", "future-leak-nonattention", "double-softmax"))
+@rule(
+    "ATT201",
+    kinds=("causal-off-by-one", "causal-flipped", "causal-missing", "future-leak-nonattention", "double-softmax"),
+)
 def future_leak(case: Case) -> Verdict | None:
     """No output of a causal module depends on a later token.
 
@@ -40,13 +43,22 @@ def _judge(case: Case, sees: Tensor, change: Tensor) -> Verdict | None:
     ahead = torch.ones(n, n, dtype=torch.bool).triu(1)
     first_off = torch.diagonal(sees, 1)
     worst = float((change * ahead).max())
-    t, s = (int(i) for i in (change * ahead).argmax().unsqueeze(0).div(n, rounding_mode="floor").tolist() + [int((change * ahead).argmax()) % n])
+    t, s = (
+        int(i)
+        for i in (change * ahead).argmax().unsqueeze(0).div(n, rounding_mode="floor").tolist()
+        + [int((change * ahead).argmax()) % n]
+    )
     common = {
         "measured": worst, "allowed": case.tolerance,
         "example": f"length {n}: replacing token {s} changes output {t} by {worst:.2g}",
     }  # fmt: skip
     lower = sees.tril()
-    if bool(first_off.all()) and not _weights_causal(case) and not bool(sees.triu(2).any()) and bool(lower.tril(-2).any()):
+    if (
+        bool(first_off.all())
+        and not _weights_causal(case)
+        and not bool(sees.triu(2).any())
+        and bool(lower.tril(-2).any())
+    ):
         return Verdict(
             "error", "each output sees exactly one token of the future: the causal mask is off by one", kind="causal-off-by-one",
             cause="the hidden triangle begins at diagonal 2 instead of 1 (or the kept one ends at 1 instead of 0)", fix="triu(diagonal=1) hides the future; tril(diagonal=0) keeps past and self", **common,

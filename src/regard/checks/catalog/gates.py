@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.checks.case import Case, Verdict
-from regard.checks.gate import FLAT, Gate, meant, positive_image, read_gate, run_image
+from regard.checks.gate import FLAT, Gate, _flat, meant, positive_image, read_gate, run_image
 from regard.checks.rule import rule
 
 
@@ -27,19 +27,72 @@ def gate_shape(case: Case) -> Verdict | None:
     gate = read_gate(case)
     wanted = meant(case)
     unused = _unused_pool(case)
-    if wanted == "spatial" and not gate.channel_flat and not gate.spatially_flat and not gate.pixelwise and _one_map(case) and _local(case, gate):
-        return Verdict("error", f"a spatial gate that is said to be one map ({_one_map(case)!r}) has another value for each of {gate.values.shape[1]} channels", kind="spatial-gate-per-channel", measured=float(gate.values[0, :, 0, 0].std()), allowed="one value per pixel", cause="the last convolution has one map per channel (groups=channels) instead of one", fix="nn.Conv2d(channels, 1, k)", example=f"{tuple(gate.x.shape)}")
+    if (
+        wanted == "spatial"
+        and not gate.channel_flat
+        and not gate.spatially_flat
+        and not gate.pixelwise
+        and _one_map(case)
+        and _local(case, gate)
+    ):
+        return Verdict(
+            "error",
+            f"a spatial gate that is said to be one map ({_one_map(case)!r}) has another value for each of {gate.values.shape[1]} channels",
+            kind="spatial-gate-per-channel",
+            measured=float(gate.values[0, :, 0, 0].std()),
+            allowed="one value per pixel",
+            cause="the last convolution has one map per channel (groups=channels) instead of one",
+            fix="nn.Conv2d(channels, 1, k)",
+            example=f"{tuple(gate.x.shape)}",
+        )
+    if (
+        wanted == "channel"
+        and not gate.spatially_flat
+        and not gate.pixelwise
+        and (_flat(gate.values, (2,)) or _flat(gate.values, (3,)))
+    ):
+        return Verdict(
+            "error",
+            "a channel gate has another value for each row or column: it is squeezed over one spatial axis only",
+            kind="channel-no-squeeze",
+            measured=float(gate.values.std((2, 3)).max()),
+            allowed="one value per channel",
+            cause="the mean runs over one axis",
+            fix="x.mean((2, 3))",
+            example=f"{tuple(gate.x.shape)}",
+        )
     if gate.spatially_flat or gate.channel_flat or not gate.pixelwise:
         return None
     if wanted == "spatial":
-        return Verdict("error", f"a spatial gate has another value for each of {gate.values.shape[1]} channels", kind="spatial-gate-per-channel", measured=float(gate.values[0, :, 0, 0].std()), allowed="one value per pixel", cause="the last convolution has C output channels instead of 1", fix="nn.Conv2d(channels, 1, 1)", example=f"{tuple(gate.x.shape)}")
+        return Verdict(
+            "error",
+            f"a spatial gate has another value for each of {gate.values.shape[1]} channels",
+            kind="spatial-gate-per-channel",
+            measured=float(gate.values[0, :, 0, 0].std()),
+            allowed="one value per pixel",
+            cause="the last convolution has C output channels instead of 1",
+            fix="nn.Conv2d(channels, 1, 1)",
+            example=f"{tuple(gate.x.shape)}",
+        )
     words = f" although {unused} is constructed" if unused else ""
     level = "error" if wanted == "channel" or unused else "question"
-    return Verdict(level, f"the gate of a pixel depends on that pixel only{words}: nothing is squeezed over space" + ("" if level == "error" else "; is that meant?"), kind="channel-no-squeeze", measured="no reaction to other pixels", allowed="one value per channel from the whole image", cause="the pooling is never called", fix="compute the gate from x.mean((2, 3), keepdim=True)", example=f"{tuple(gate.x.shape)}")
+    return Verdict(
+        level,
+        f"the gate of a pixel depends on that pixel only{words}: nothing is squeezed over space"
+        + ("" if level == "error" else "; is that meant?"),
+        kind="channel-no-squeeze",
+        measured="no reaction to other pixels",
+        allowed="one value per channel from the whole image",
+        cause="the pooling is never called",
+        fix="compute the gate from x.mean((2, 3), keepdim=True)",
+        example=f"{tuple(gate.x.shape)}",
+    )
 
 
 def _one_map(case: Case) -> str | None:
-    return case.evidence.says(r"shared (by|across|over) (the |all )?channels|one (map|value|gate)[^.]{0,30}(pixel|position|location)|spatial (gate|attention|map)")
+    return case.evidence.says(
+        r"shared (by|across|over) (the |all )?channels|one (map|value|gate)[^.]{0,30}(pixel|position|location)|spatial (gate|attention|map)"
+    )
 
 
 def _local(case: Case, gate: Gate) -> bool:
@@ -54,7 +107,11 @@ def _unused_pool(case: Case) -> str | None:
         return None
     from regard.checks.sites import watch
 
-    pools = {n for n, m in case.subject.pristine.named_modules() if isinstance(m, (nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d)) and n}
+    pools = {
+        n
+        for n, m in case.subject.pristine.named_modules()
+        if isinstance(m, (nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d)) and n
+    }
     if not pools:
         return None
     called = watch(case, case.sample()).seen.calls
@@ -79,7 +136,18 @@ def gate_reacts(case: Case) -> Verdict | None:
     if change > FLAT:
         return None
     empty = [n for n, p in case.subject.pristine.named_parameters() if p.numel() == 0] if case.subject.is_module else []
-    return Verdict("error", "the gate is a constant: it does not react to the image", kind="gate-constant", measured=change, allowed="a change", cause=f"{', '.join(empty[:2])} have no elements: channels // reduction is 0" if empty else "the branch that makes the gate never reads the image", fix="max(channels // reduction, 4)", example=f"two images {tuple(gate.x.shape)}")
+    return Verdict(
+        "error",
+        "the gate is a constant: it does not react to the image",
+        kind="gate-constant",
+        measured=change,
+        allowed="a change",
+        cause=f"{', '.join(empty[:2])} have no elements: channels // reduction is 0"
+        if empty
+        else "the branch that makes the gate never reads the image",
+        fix="max(channels // reduction, 4)",
+        example=f"two images {tuple(gate.x.shape)}",
+    )
 
 
 @rule("ATT903", kinds=("gate-unbounded",))
@@ -101,7 +169,17 @@ def gate_bounded(case: Case) -> Verdict | None:
     sizes = [float((run_image(case, gate.x * s) / (gate.x * s)).abs().max()) for s in (1.0, 10.0, 1000.0)]
     if sizes[2] < 10 * sizes[1] or sizes[2] < 5.0:
         return None
-    return Verdict("error" if meant(case) else "warning", f"the gate grows with the image: at most {sizes[0]:.3g}, {sizes[1]:.3g} and {sizes[2]:.3g} for images x1, x10 and x1000", kind="gate-unbounded", measured=sizes[2], allowed="bounded", cause="no sigmoid before the product", fix="x * torch.sigmoid(gate)", example=f"images {tuple(gate.x.shape)} x1, x10, x1000")
+    flat = gate.spatially_flat or gate.channel_flat
+    return Verdict(
+        "error" if meant(case) and flat else "question",
+        f"the gate grows with the image: at most {sizes[0]:.3g}, {sizes[1]:.3g} and {sizes[2]:.3g} for images x1, x10 and x1000",
+        kind="gate-unbounded",
+        measured=sizes[2],
+        allowed="bounded",
+        cause="no sigmoid before the product",
+        fix="x * torch.sigmoid(gate)",
+        example=f"images {tuple(gate.x.shape)} x1, x10, x1000",
+    )
 
 
 @rule("ATT904", kinds=("coordinate-swap",))
@@ -119,7 +197,10 @@ def coordinate_gate(case: Case) -> Verdict | None:
     References: Hou et al. 2021 (coordinate attention), equation 6.
     """
     gate = read_gate(case)
-    case.need(not gate.spatially_flat and gate.far and _separable(gate), "the gate is no product of a row factor and a column factor")
+    case.need(
+        not gate.spatially_flat and gate.far and _separable(gate),
+        "the gate is no product of a row factor and a column factor",
+    )
     x = gate.x
     h, w = x.shape[2:]
     case.need(h >= 3 and w >= 4, "too small")
@@ -137,7 +218,16 @@ def coordinate_gate(case: Case) -> Verdict | None:
     region = torch.ones_like(change, dtype=torch.bool)
     region[row], region[:, [c1, c2]] = False, False
     case.need(not bool((change[region] > FLAT).all()), "the factors read more than their row or column")
-    return Verdict("error", f"mass moved inside row {row} (columns {c1} and {c2}) changes the gate in rows {rows}: rows are gated by columns", kind="coordinate-swap", measured=float(elsewhere.max()), allowed=0.0, cause="the pooled rows and columns are joined in one order and split in the other", fix="cat([x_h, x_w]) goes with split([h, w])", example=f"image {h} x {w}")
+    return Verdict(
+        "error",
+        f"mass moved inside row {row} (columns {c1} and {c2}) changes the gate in rows {rows}: rows are gated by columns",
+        kind="coordinate-swap",
+        measured=float(elsewhere.max()),
+        allowed=0.0,
+        cause="the pooled rows and columns are joined in one order and split in the other",
+        fix="cat([x_h, x_w]) goes with split([h, w])",
+        example=f"image {h} x {w}",
+    )
 
 
 def _separable(gate: Gate) -> bool:
@@ -163,7 +253,10 @@ def gate_branches(case: Case) -> Verdict | None:
     References: Woo et al. 2018 (CBAM), equation 2.
     """
     gate = read_gate(case)
-    peak = case.evidence.says(r"\bamax\b|max_?pool|AdaptiveMaxPool|\.max\((dim\s*=\s*)?-?\d|torch\.max\(\w+, (dim\s*=\s*)?-?\d", where="source")
+    peak = case.evidence.says(
+        r"\bamax\b|max_?pool|AdaptiveMaxPool|\.max\((dim\s*=\s*)?-?\d|torch\.max\(\w+, (dim\s*=\s*)?-?\d",
+        where="source",
+    )
     mean = case.evidence.says(r"\.mean\(|avg_?pool|AdaptiveAvgPool", where="source")
     case.need(peak is not None and mean is not None, "the source does not pool by maximum and by mean")
     case.need(gate.spatially_flat or gate.channel_flat, "neither a channel gate nor a spatial gate")
@@ -171,7 +264,16 @@ def gate_branches(case: Case) -> Verdict | None:
     for name, moved in (("maximum", _move_peak(gate.x, dims)), ("mean", _move_mean(gate.x, dims))):
         change = float((run_image(case, moved) / moved - gate.values).abs().max())
         if change <= FLAT:
-            return Verdict("error", f"the gate does not react to the {name}, although the source pools by {peak if name == 'maximum' else mean}", kind="channel-branch-lost", measured=change, allowed="a change", cause=f"the {name} branch is not used", fix="add both branches before the sigmoid", example=f"the {name} moved, the other kept")
+            return Verdict(
+                "error",
+                f"the gate does not react to the {name}, although the source pools by {peak if name == 'maximum' else mean}",
+                kind="channel-branch-lost",
+                measured=change,
+                allowed="a change",
+                cause=f"the {name} branch is not used",
+                fix="add both branches before the sigmoid",
+                example=f"the {name} moved, the other kept",
+            )
     return None
 
 

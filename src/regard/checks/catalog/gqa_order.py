@@ -48,7 +48,17 @@ def gqa_order(case: Case) -> Verdict | None:
             continue
         values = _value_heads(site)
         if values is not None and 1 < len(set(order)) < len(order) and _pairs(values) != _pairs(order):
-            return Verdict("error", f"query heads read key heads {order} and value heads {values}: keys and values are grouped differently", kind="gqa-order", measured=values, allowed=order, where=site.where or None, example=f"{len(order)} query heads", cause="keys are repeated and values are tiled, or the reverse", fix="repeat_interleave both")
+            return Verdict(
+                "error",
+                f"query heads read key heads {order} and value heads {values}: keys and values are grouped differently",
+                kind="gqa-order",
+                measured=values,
+                allowed=order,
+                where=site.where or None,
+                example=f"{len(order)} query heads",
+                cause="keys are repeated and values are tiled, or the reverse",
+                fix="repeat_interleave both",
+            )
         groups = len(set(order))
         heads = len(order)
         if groups in (1, heads):

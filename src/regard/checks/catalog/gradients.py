@@ -7,21 +7,24 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from regard.checks.call import Call
 from regard.checks.case import Case, Verdict
 from regard.checks.rule import rule
-from regard.checks.sites import watch
+from regard.checks.sites import attention_sites, watch
 from regard.checks.subject import as_dtype
 
 QK = r"(^|\.|_)(q|k|query|key|wq|wk|to_q|to_k|q_proj|k_proj)"
 
 
-def gradients(case: Case, *, pristine: bool = False, call=None) -> dict[str, Tensor | None]:
+def gradients(
+    case: Case, *, pristine: bool = False, call: Call | None = None, number: int = 4
+) -> dict[str, Tensor | None]:
     """Parameter name -> gradient of a random projection of the output; None where nothing arrives."""
     module = case.subject.instance(fresh=True)
     if pristine:
         module = as_dtype(copy.deepcopy(case.subject.pristine), case.subject.dtype).eval()
     call = call or case.call
-    out = case.run(case.sample(4, call=call), call=call, grad=True, module=module)
+    out = case.run(case.sample(number, call=call), call=call, grad=True, module=module)
     if not out.requires_grad:
         return {n: None for n, p in module.named_parameters() if p.requires_grad}
     generator = torch.Generator().manual_seed(5)
@@ -50,6 +53,10 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
     case.need(case.subject.is_module, "a function has no parameters")
     case.need(any(p.requires_grad for p in case.subject.pristine.parameters()), "it has no trainable parameters")
     got = gradients(case)
+    for number in (5, 6):  # a ReLU may be shut for one input
+        if all(_arrives(g) for g in got.values()):
+            break
+        got = {n: g if _arrives(g) else h for (n, g), h in zip(got.items(), gradients(case, number=number).values())}
     if case.cross is not None:
         for n, g in gradients(case, call=case.cross).items():
             got[n] = got[n] if _arrives(got.get(n)) else g
@@ -58,12 +65,38 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
         return []
     if len(dead) == len(got):
         if not any(t.requires_grad for t in _graph(case)):
-            return [Verdict("question", "no gradient at all reaches the parameters: is it meant for inference only?", kind="gradient-cut", measured=f"0 of {len(got)} parameters", allowed="all", cause="torch.no_grad() or detach() around the forward", fix="remove it where training is meant")]
+            return [
+                Verdict(
+                    "question",
+                    "no gradient at all reaches the parameters: is it meant for inference only?",
+                    kind="gradient-cut",
+                    measured=f"0 of {len(got)} parameters",
+                    allowed="all",
+                    cause="torch.no_grad() or detach() around the forward",
+                    fix="remove it where training is meant",
+                )
+            ]
+    if any(s.shape is not None and s.shape[-1] == 1 for s in attention_sites(case)):
+        case.need(False, "there is one key only at this size, so queries and keys have no say")
     attention = _is_attention(case, dead)
     never = _never_called(case, dead)
-    kind = "unused-parameters" if never else "output-unused" if attention == "all" else "gradient-cut" if attention == "qk" else "unused-parameters"
-    optional = bool(case.signature.extra_streams or case.signature.caches or case.signature.positions)
-    level = "error" if kind != "unused-parameters" or (never and attention != "none") else ("question" if optional else "warning")
+    kind = (
+        "unused-parameters"
+        if never
+        else "output-unused"
+        if attention == "all"
+        else "gradient-cut"
+        if attention == "qk"
+        else "unused-parameters"
+    )
+    optional = len(attention_sites(case)) > 1 or bool(
+        case.signature.extra_streams or case.signature.caches or case.signature.positions
+    )
+    level = (
+        "error"
+        if kind != "unused-parameters" or (never and attention != "none")
+        else ("question" if optional else "warning")
+    )
     return [Verdict(
         level, f"no gradient reaches {', '.join(dead[:4])}{f' and {len(dead) - 4} more' if len(dead) > 4 else ''}", kind=kind,
         measured=f"{len(dead)} of {len(got)} parameters without gradient", allowed="0", example="a random projection of the output", cause=CAUSES[kind], fix=FIXES[kind],
@@ -75,7 +108,11 @@ CAUSES = {
     "gradient-cut": "queries or keys are detached, or their scores never reach the output",
     "unused-parameters": "the layer is made and never called",
 }
-FIXES = {"output-unused": "add the attention's result to the residual stream", "gradient-cut": "remove detach(), .data or no_grad() on the way", "unused-parameters": "call it, or remove it"}
+FIXES = {
+    "output-unused": "add the attention's result to the residual stream",
+    "gradient-cut": "remove detach(), .data or no_grad() on the way",
+    "unused-parameters": "call it, or remove it",
+}
 
 
 def _never_called(case: Case, dead: list[str]) -> bool:
@@ -101,7 +138,10 @@ def _is_attention(case: Case, dead: list[str]) -> str:
     """ "all" when an attention's own projections are dead with its values, "qk" when queries and keys are and values are not."""
     parameters = dict(case.subject.pristine.named_parameters())
     heads = {n.rsplit(".", 2)[0] for n in dead if "in_proj" in n or "out_proj" in n}
-    if any(isinstance(m, nn.MultiheadAttention) and name in heads | {n.rsplit(".", 1)[0] for n in dead} for name, m in case.subject.pristine.named_modules()):
+    if any(
+        isinstance(m, nn.MultiheadAttention) and name in heads | {n.rsplit(".", 1)[0] for n in dead}
+        for name, m in case.subject.pristine.named_modules()
+    ):
         return "all"
     import re
 

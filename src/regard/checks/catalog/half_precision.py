@@ -52,10 +52,28 @@ def _one(case: Case, dtype: torch.dtype) -> Verdict | None:
     low = case.run(batch, dtype=dtype)
     name = str(dtype).removeprefix("torch.")
     if bool(torch.isfinite(full).all()) and not bool(torch.isfinite(low).all()):
-        return Verdict("error", f"in {name} the output is not finite (in float32 it is)", kind="logit-overflow", measured="not finite", allowed="finite", example=f"{name}, plain call", cause="a sum, a product or a constant beyond the range of the dtype", fix="scale the queries first; keep exp, softmax and sums in float32")
+        return Verdict(
+            "error",
+            f"in {name} the output is not finite (in float32 it is)",
+            kind="logit-overflow",
+            measured="not finite",
+            allowed="finite",
+            example=f"{name}, plain call",
+            cause="a sum, a product or a constant beyond the range of the dtype",
+            fix="scale the queries first; keep exp, softmax and sums in float32",
+        )
     change = case.difference(low, full)
     if change > ALLOWED[dtype] and not _rough(case, batch, dtype, change):
-        return Verdict("question", f"in {name} the output is {change:.2g} (relative) away from float32: is that meant?", kind="logit-overflow", measured=change, allowed=ALLOWED[dtype], example=f"{name}, plain call", cause="something is computed in half precision that needs more", fix="softmax and positions in float32")
+        return Verdict(
+            "question",
+            f"in {name} the output is {change:.2g} (relative) away from float32: is that meant?",
+            kind="logit-overflow",
+            measured=change,
+            allowed=ALLOWED[dtype],
+            example=f"{name}, plain call",
+            cause="something is computed in half precision that needs more",
+            fix="softmax and positions in float32",
+        )
     for use in case.masks:
         if not use.works:
             continue
@@ -71,14 +89,41 @@ def _masked(case: Case, call: Call, use, dtype: torch.dtype, name: str) -> Verdi
     full, low = (masked(case, call, use, batch, keep, dtype=d) for d in (torch.float32, dtype))
     rows = real_rows(call, use, keep, full)
     if bool(torch.isfinite(full[rows]).all()) and not bool(torch.isfinite(low[rows]).all()):
-        return Verdict("error", f"in {name}, with {use.parameter}, the output is not finite (in float32 it is)", kind="half-overflow-mask", measured="not finite", allowed="finite", example=f"{name}, two keys hidden", cause=f"the mask constant overflows {name}, or 0 * inf", fix="masked_fill with torch.finfo(scores.dtype).min")
+        return Verdict(
+            "error",
+            f"in {name}, with {use.parameter}, the output is not finite (in float32 it is)",
+            kind="half-overflow-mask",
+            measured="not finite",
+            allowed="finite",
+            example=f"{name}, two keys hidden",
+            cause=f"the mask constant overflows {name}, or 0 * inf",
+            fix="masked_fill with torch.finfo(scores.dtype).min",
+        )
     empty = keep.clone()
     empty[0] = False
     full_empty, low_empty = (masked(case, call, use, batch, empty, dtype=d) for d in (torch.float32, dtype))
     if bool(torch.isfinite(full_empty).all()) and not bool(torch.isfinite(low_empty).all()):
-        return Verdict("error", f"in {name}, when {use.parameter} hides every key of an item, the output is not finite (in float32 it is)", kind="finite-min-overflow", measured="not finite", allowed="finite", example=f"{name}, item 0 fully hidden", cause=f"the mask constant plus a score leaves the range of {name}, or two constants are added", fix="masked_fill, not addition; combine masks with & before one fill")
+        return Verdict(
+            "question",
+            f"in {name}, when {use.parameter} hides every key of an item, the output is not finite (in float32 it is): can that happen?",
+            kind="finite-min-overflow",
+            measured="not finite",
+            allowed="finite",
+            example=f"{name}, item 0 fully hidden",
+            cause=f"the mask constant plus a score leaves the range of {name}, or two constants are added",
+            fix="masked_fill, not addition; combine masks with & before one fill",
+        )
     if case.difference(low[rows], full[rows]) > 5 * ALLOWED[dtype]:
-        return Verdict("warning", f"in {name}, with {use.parameter}, the output is {case.difference(low[rows], full[rows]):.2g} (relative) away from float32", kind="half-overflow-mask", measured=case.difference(low[rows], full[rows]), allowed=ALLOWED[dtype], example=f"{name}, two keys hidden", cause="the mask constant does not survive the dtype", fix="masked_fill with torch.finfo(scores.dtype).min")
+        return Verdict(
+            "warning",
+            f"in {name}, with {use.parameter}, the output is {case.difference(low[rows], full[rows]):.2g} (relative) away from float32",
+            kind="half-overflow-mask",
+            measured=case.difference(low[rows], full[rows]),
+            allowed=ALLOWED[dtype],
+            example=f"{name}, two keys hidden",
+            cause="the mask constant does not survive the dtype",
+            fix="masked_fill with torch.finfo(scores.dtype).min",
+        )
     return None
 
 

@@ -50,7 +50,11 @@ def head_sees_each_token_once(case: Case) -> Verdict | None:
         for row in keys[complete]:
             if len(set(row.tolist())) < row.numel() and len(set(row.tolist())) > 1:
                 tokens = call.sources[call.keys].tokens
-                repeated = case.evidence.says(r"repeat_interleave|\.repeat\(|\.tile\(|\.expand\(", where="source") if _fewer_keys(case) else None
+                repeated = (
+                    case.evidence.says(r"repeat_interleave|\.repeat\(|\.tile\(|\.expand\(", where="source")
+                    if _fewer_keys(case)
+                    else None
+                )
                 return Verdict(
                     "error", f"the {row.numel()} keys of one head come from only {len(set(row.tolist()))} tokens: {[t % tokens for t in row.tolist()][:10]}", kind="gqa-repeat-axis" if repeated else "head-split-order",
                     measured=len(set(row.tolist())), allowed=row.numel(), example=f"{tokens} tokens",
@@ -67,7 +71,13 @@ def _even_length(case: Case) -> Verdict | None:
     if not case.call.free_length or source.tokens % 2 == 0 or case.call.is_cross or "even" in case.facts:
         return None
     call = case.call.but(sources={n: replace(s, grid=(source.tokens + 1,)) for n, s in case.call.sources.items()})
-    even = replace(case, call=call, cross=None, facts={"even": True, **{k: v for k, v in case.facts.items() if k in ("causal", "finite")}}, notes=[])
+    even = replace(
+        case,
+        call=call,
+        cross=None,
+        facts={"even": True, **{k: v for k, v in case.facts.items() if k in ("causal", "finite")}},
+        notes=[],
+    )
     try:
         return head_sees_each_token_once(even)
     except NotExercised:
@@ -76,7 +86,13 @@ def _even_length(case: Case) -> Verdict | None:
 
 def _fewer_keys(case: Case) -> bool:
     """Is a projection of keys narrower than that of queries (grouped heads)?"""
-    return case.design.kv_heads is not None or case.evidence.number(r"(n|num)?_?(kv_?(heads?|groups?)|groups?|rep|num_key_value_heads|kv|n_rep|num_queries_per_kv)") is not None
+    return (
+        case.design.kv_heads is not None
+        or case.evidence.number(
+            r"(n|num)?_?(kv_?(heads?|groups?)|groups?|rep|num_key_value_heads|kv|n_rep|num_queries_per_kv)"
+        )
+        is not None
+    )
 
 
 @rule("ATT305", kinds=("wrong-source",))
@@ -116,7 +132,15 @@ def _queries_from_elsewhere(case: Case) -> Verdict | None:
         call = found[0][0]
         at, s = token_offset(case, call, call.query), call.sources[call.query]
         if not any(bool(((q >= at) & (q < at + s.batch * s.tokens)).any()) for _, q in found):
-            return Verdict("error", f"queries are computed from the {call.keys} stream, not from {call.query}", kind="wrong-source", measured="0 query rows from the query stream", allowed="all", cause="the projections read the wrong argument", fix="q from the query, k and v from the context")
+            return Verdict(
+                "error",
+                f"queries are computed from the {call.keys} stream, not from {call.query}",
+                kind="wrong-source",
+                measured="0 query rows from the query stream",
+                allowed="all",
+                cause="the projections read the wrong argument",
+                fix="q from the query, k and v from the context",
+            )
     return None
 
 
@@ -153,6 +177,11 @@ def context_is_read(case: Case) -> Verdict | None:
 
     What goes wrong: keys and values are projected from the query's own stream; the attention's result is not used.
     Why it matters: the second input is ignored, silently.
+
+    Bad:
+        k, v = self.kv(x).chunk(2, -1)                       # x is the query's own stream
+    Good:
+        k, v = self.kv(context).chunk(2, -1)
     """
     from regard.checks.influence import influence
 
@@ -163,9 +192,25 @@ def context_is_read(case: Case) -> Verdict | None:
         for name in (call.keys, call.query):
             change = influence(case, call=call, source=name).change
             if float(change.max()) <= case.tolerance and name == call.query and _reaches(case, call, name):
-                return Verdict("error", "the query is projected and has no influence on the output: all queries attend alike", kind="uniform-attention", measured=float(change.max()), allowed="a change", example="every query token replaced in turn", cause="the query adds the same to the scores of all keys (an additive scorer without a nonlinearity), or is multiplied by 0", fix="tanh between the sum and the last projection")
+                return Verdict(
+                    "error",
+                    "the query is projected and has no influence on the output: all queries attend alike",
+                    kind="uniform-attention",
+                    measured=float(change.max()),
+                    allowed="a change",
+                    example="every query token replaced in turn",
+                    cause="the query adds the same to the scores of all keys (an additive scorer without a nonlinearity), or is multiplied by 0",
+                    fix="tanh between the sum and the last projection",
+                )
             if float(change.max()) <= case.tolerance:
-                return Verdict("error", f"the {name} stream has no influence on the output", kind="wrong-source", measured=float(change.max()), allowed="a change", example=f"every token of {name} replaced in turn", cause="the projections read the other argument", fix="q from the query, k and v from the context")
+                return Verdict(
+                    "error",
+                    f"the {name} stream has no influence on the output",
+                    kind="wrong-source",
+                    measured=float(change.max()),
+                    allowed="a change",
+                    example=f"every token of {name} replaced in turn",
+                    cause="the projections read the other argument",
+                    fix="q from the query, k and v from the context",
+                )
     return None
-
-

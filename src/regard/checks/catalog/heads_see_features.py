@@ -44,5 +44,17 @@ def heads_see_features(case: Case) -> Verdict | None:
     narrow = bool((counts * heads <= source.width).all()) and bool((reads.sum(0) == 1).all())
     if not narrow:
         return None
-    shared = case.subject.is_module and any(p.ndim == 2 and p.shape[-1] == source.width // heads for p in case.subject.pristine.parameters())
-    return Verdict("warning" if shared else "question", f"each of {heads} heads reads only {int(counts[0])} of {source.width} features" + (", through one projection that all heads share" if shared else ": is narrow attention meant?"), kind="heads-not-independent", measured=int(counts[0]), allowed=source.width, where=sites[index].where or None, cause="the input is cut into heads before the projection", fix="project first: Linear(embed_dim, embed_dim), then split into heads")
+    shared = case.subject.is_module and any(
+        p.ndim == 2 and p.shape[-1] == source.width // heads for p in case.subject.pristine.parameters()
+    )
+    return Verdict(
+        "warning" if shared else "question",
+        f"each of {heads} heads reads only {int(counts[0])} of {source.width} features"
+        + (", through one projection that all heads share" if shared else ": is narrow attention meant?"),
+        kind="heads-not-independent",
+        measured=int(counts[0]),
+        allowed=source.width,
+        where=sites[index].where or None,
+        cause="the input is cut into heads before the projection",
+        fix="project first: Linear(embed_dim, embed_dim), then split into heads",
+    )

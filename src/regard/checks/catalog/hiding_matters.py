@@ -34,9 +34,31 @@ def hiding_matters(case: Case) -> list[Verdict]:
             continue
         if not use.changes:
             kind, cause, fix = mask_cause(case, call, use)
-            out.append(Verdict("error", f"{use.parameter} has no effect: hiding keys changes nothing, in any shape or dtype that was accepted", kind=kind, measured=0.0, allowed="a change", example=f"{use.shape} mask, {use.dtype}", cause=cause, fix=fix))
+            out.append(
+                Verdict(
+                    "error",
+                    f"{use.parameter} has no effect: hiding keys changes nothing, in any shape or dtype that was accepted",
+                    kind=kind,
+                    measured=0.0,
+                    allowed="a change",
+                    example=f"{use.shape} mask, {use.dtype}",
+                    cause=cause,
+                    fix=fix,
+                )
+            )
         elif use.works and call.sources[use.source].batch > 1 and not _works_alone(case, call, use):
-            out.append(Verdict("error", f"{use.parameter} has no effect when the batch holds one item", kind="mask-ignored", measured=0.0, allowed="a change", example="batch 1", cause="the mask is skipped for a batch of one (a shape test, or squeeze())", fix="test `mask is not None` only"))
+            out.append(
+                Verdict(
+                    "error",
+                    f"{use.parameter} has no effect when the batch holds one item",
+                    kind="mask-ignored",
+                    measured=0.0,
+                    allowed="a change",
+                    example="batch 1",
+                    cause="the mask is skipped for a batch of one (a shape test, or squeeze())",
+                    fix="test `mask is not None` only",
+                )
+            )
     return out
 
 

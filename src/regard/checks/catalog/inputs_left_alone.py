@@ -35,7 +35,23 @@ def inputs_left_alone(case: Case) -> list[Verdict]:
         module = case.subject.instance(fresh=True)
         with untouched_globals(case.seed), torch.no_grad():
             invoke(module, kwargs)
-        changed = [n for n, v in before.items() if not torch.equal(kwargs[n], v) and not bool((torch.isnan(kwargs[n]) & torch.isnan(v)).all() if v.is_floating_point() else False)]
+        changed = [
+            n
+            for n, v in before.items()
+            if not torch.equal(kwargs[n], v)
+            and not bool((torch.isnan(kwargs[n]) & torch.isnan(v)).all() if v.is_floating_point() else False)
+        ]
         if changed and not any(changed[0] in v.message for v in out):
-            out.append(Verdict("error", f"the call changes its argument {changed[0]} in place", kind="input-mutated", measured=f"{int((kwargs[changed[0]] != before[changed[0]]).sum())} of {before[changed[0]].numel()} entries changed", allowed="none", example="one call", cause=f"an in-place operator on {changed[0]}", fix="work on a new tensor: no trailing underscore, no +="))
+            out.append(
+                Verdict(
+                    "error",
+                    f"the call changes its argument {changed[0]} in place",
+                    kind="input-mutated",
+                    measured=f"{int((kwargs[changed[0]] != before[changed[0]]).sum())} of {before[changed[0]].numel()} entries changed",
+                    allowed="none",
+                    example="one call",
+                    cause=f"an in-place operator on {changed[0]}",
+                    fix="work on a new tensor: no trailing underscore, no +=",
+                )
+            )
     return out

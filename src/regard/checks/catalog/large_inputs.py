@@ -30,7 +30,16 @@ def large_inputs(case: Case) -> Verdict | None:
     usual = case.run(case.sample(3), dtype=torch.float32)
     if bool(torch.isfinite(out).all()) or not bool(torch.isfinite(usual).all()):
         return None
-    return Verdict("warning", f"inputs of size {SIZE:g} give NaN or inf in float32", kind="logit-overflow", measured="not finite", allowed="finite", example=f"normal inputs x {SIZE:g}", cause="exp of scores without their maximum subtracted, or a ratio of exponentials", fix="torch.softmax, torch.tanh, logsumexp")
+    return Verdict(
+        "warning",
+        f"inputs of size {SIZE:g} give NaN or inf in float32",
+        kind="logit-overflow",
+        measured="not finite",
+        allowed="finite",
+        example=f"normal inputs x {SIZE:g}",
+        cause="exp of scores without their maximum subtracted, or a ratio of exponentials",
+        fix="torch.softmax, torch.tanh, logsumexp",
+    )
 
 
 @rule("ATT605", kinds=("linear-normaliser-zero", "causal-strict"))
@@ -51,11 +60,12 @@ def finite_output(case: Case) -> Verdict | None:
         out = case.run(batch)
         if bool(torch.isfinite(out).all()):
             continue
-        rows = (~torch.isfinite(out[0]).all(-1)).nonzero().flatten().tolist()
+        item = int((~torch.isfinite(out).flatten(1).all(-1)).nonzero()[0])
+        rows = (~torch.isfinite(out[item]).all(-1)).nonzero().flatten().tolist()
         first = rows == [0] and case.call.follows
         return Verdict(
-            "error", f"a plain random input gives NaN or inf{' in the first row of every item' if first else f' in rows {rows[:6]}'}", kind="causal-strict" if first else "linear-normaliser-zero",
-            measured=f"{len(rows)} rows of item 0", allowed="finite", example=f"sample {number} of {SEEDS}",
+            "error" if all(x.is_floating_point() for x in batch.values()) or number < 3 else "question", f"a plain random input gives NaN or inf{' in the first row of every item' if first else f' in rows {rows[:6]}'}", kind="causal-strict" if first else "linear-normaliser-zero",
+            measured=f"{len(rows)} rows of item {item}", allowed="finite", example=f"sample {number} of {SEEDS}",
             cause="the causal mask hides a token from itself: row 0 has no key" if first else "a normaliser or a norm reaches zero",
             fix="triu(diagonal=1) hides the future and keeps self" if first else "add an epsilon to the denominator",
         )  # fmt: skip

@@ -27,7 +27,10 @@ def linear_normaliser(case: Case) -> Verdict | None:
     case.need(case.design.row_sum != "any", "the design says that weights need not sum to 1")
     case.need_determinism()
     seen = watch(case, case.sample()).seen
-    case.need(not attention_sites(case) and any("linear attention" in u for u in seen.unknown), "no attention without a softmax was seen")
+    case.need(
+        not attention_sites(case) and any("linear attention" in u for u in seen.unknown),
+        "no attention without a softmax was seen",
+    )
     n = case.call.sources[case.call.query].tokens
     a, b, c = (case.run(identical(case, 40, tokens=k * n))[0, -1] for k in (1, 2, 3))
     first, second = b - a, c - b
@@ -35,8 +38,26 @@ def linear_normaliser(case: Case) -> Verdict | None:
     if float(first.abs().max()) < case.big * size:
         return _affine(case)
     if float((second - first).abs().max()) < 1e-6 * float(first.abs().max()):
-        return Verdict("warning", f"the output grows in proportion to the number of tokens ({float(first.abs().max()) / size:.2g} more, relative, from {n} to {2 * n} identical tokens)", kind="linear-unnormalised", measured=float(first.abs().max()) / size, allowed=case.tolerance, example=f"{n}, {2 * n} and {3 * n} identical tokens", cause="no division by the sum of the weights", fix="divide by q . sum(k) + eps, or follow with a norm")
-    return Verdict("question", f"the output of identical tokens depends on how many there are ({float(first.abs().max()) / size:.2g}, relative): is that meant?", kind="linear-normaliser-wrong", measured=float(first.abs().max()) / size, allowed=case.tolerance, example=f"{n} and {2 * n} identical tokens", cause="a normaliser that does not match the weights, or positions", fix="divide by q . sum(k) + eps")
+        return Verdict(
+            "warning",
+            f"the output grows in proportion to the number of tokens ({float(first.abs().max()) / size:.2g} more, relative, from {n} to {2 * n} identical tokens)",
+            kind="linear-unnormalised",
+            measured=float(first.abs().max()) / size,
+            allowed=case.tolerance,
+            example=f"{n}, {2 * n} and {3 * n} identical tokens",
+            cause="no division by the sum of the weights",
+            fix="divide by q . sum(k) + eps, or follow with a norm",
+        )
+    return Verdict(
+        "question",
+        f"the output of identical tokens depends on how many there are ({float(first.abs().max()) / size:.2g}, relative): is that meant?",
+        kind="linear-normaliser-wrong",
+        measured=float(first.abs().max()) / size,
+        allowed=case.tolerance,
+        example=f"{n} and {2 * n} identical tokens",
+        cause="a normaliser that does not match the weights, or positions",
+        fix="divide by q . sum(k) + eps",
+    )
 
 
 BENDS = r"\bnorm\w*\(|Norm\b|\bgate|silu|gelu|swish|\bglu\b|sigmoid|tanh|[cC]onv|\bpos_|position"
@@ -45,11 +66,27 @@ BENDS = r"\bnorm\w*\(|Norm\b|\bgate|silu|gelu|swish|\bglu\b|sigmoid|tanh|[cC]onv
 def _affine(case: Case) -> Verdict | None:
     """Weights that sum to 1 give an output of identical tokens that is an affine function of the token, whatever the features."""
     case.need(case.evidence.says(BENDS, where="source") is None, "something else bends the output")
-    case.need(case.subject.is_module and not any(type(m).__name__.endswith(("Norm", "GELU", "SiLU", "Sigmoid", "Tanh")) for m in case.subject.pristine.modules()), "a norm or an activation bends the output")
+    case.need(
+        case.subject.is_module
+        and not any(
+            type(m).__name__.endswith(("Norm", "GELU", "SiLU", "Sigmoid", "Tanh"))
+            for m in case.subject.pristine.modules()
+        ),
+        "a norm or an activation bends the output",
+    )
     base = identical(case, 41)
     a, b, c = (case.run({n: x * k for n, x in base.items()})[0, -1] for k in (1.0, 2.0, 3.0))
     size = max(float(a.abs().max()), float(c.abs().max()), 1e-12)
     bend = float((c - 2 * b + a).abs().max()) / size
     if bend < 1e-3:
         return None
-    return Verdict("error", f"the output of identical tokens is no mean of their values: it bends by {bend:.2g} (relative) when the tokens are scaled by 1, 2 and 3", kind="linear-normaliser-wrong", measured=bend, allowed=1e-3, example="identical tokens x1, x2, x3", cause="the denominator keeps the feature axis, or uses other features than the numerator", fix="divide by (q * k.sum(tokens)).sum(features)")
+    return Verdict(
+        "error",
+        f"the output of identical tokens is no mean of their values: it bends by {bend:.2g} (relative) when the tokens are scaled by 1, 2 and 3",
+        kind="linear-normaliser-wrong",
+        measured=bend,
+        allowed=1e-3,
+        example="identical tokens x1, x2, x3",
+        cause="the denominator keeps the feature axis, or uses other features than the numerator",
+        fix="divide by (q * k.sum(tokens)).sum(features)",
+    )

@@ -33,12 +33,26 @@ def mask_constant(case: Case) -> Verdict | None:
             batch = case.sample(1, call=call)
             keep = keep_pattern(use, batch)
             if use.dtype != "additive":
-                sites += watch(case, batch, call=call, extra={use.parameter: use.encode(keep, batch[call.query].shape[1], case.subject.dtype)}).sites
+                sites += watch(
+                    case,
+                    batch,
+                    call=call,
+                    extra={use.parameter: use.encode(keep, batch[call.query].shape[1], case.subject.dtype)},
+                ).sites
     case.need(bool(sites), "no attention was seen inside")
     for site in sites:
         found = _constant(site)
         if found is not None:
-            return Verdict("question", f"hidden scores are set to {found:g}: their weights are subnormal, which makes a CPU softmax 7 to 32 times slower; is -inf possible?", kind=None, measured=found, allowed="below -110, or -inf", where=site.where or None, cause="a mask constant whose exp is subnormal in float32", fix='float("-inf") (with no row fully hidden), or -1e4')
+            return Verdict(
+                "question",
+                f"hidden scores are set to {found:g}: their weights are subnormal, which makes a CPU softmax 7 to 32 times slower; is -inf possible?",
+                kind=None,
+                measured=found,
+                allowed="below -110, or -inf",
+                where=site.where or None,
+                cause="a mask constant whose exp is subnormal in float32",
+                fix='float("-inf") (with no row fully hidden), or -1e4',
+            )
     return None
 
 

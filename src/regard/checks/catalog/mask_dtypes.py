@@ -37,5 +37,16 @@ def mask_dtypes(case: Case) -> list[Verdict]:
         change = case.difference(got[rows], right[rows])
         if change > case.big:
             said = "the text names no dtype" if not case.evidence.says(r"\b(bool|boolean)\b") else "the text says bool"
-            out.append(Verdict("warning" if "names no" in said else "question", f"{use.parameter} as {other.dtype} runs and gives another output ({change:.2g}, relative) than as {use.dtype}; {said}", kind="mask-dtype", measured=change, allowed=case.tolerance, example=f"the same 0/1 mask, {use.dtype} and {other.dtype}", cause="~ on integers, or a comparison that only fits one dtype", fix="mask = mask.bool() first, or refuse other dtypes"))
+            out.append(
+                Verdict(
+                    "warning" if "names no" in said else "question",
+                    f"{use.parameter} as {other.dtype} runs and gives another output ({change:.2g}, relative) than as {use.dtype}; {said}",
+                    kind="mask-dtype",
+                    measured=change,
+                    allowed=case.tolerance,
+                    example=f"the same 0/1 mask, {use.dtype} and {other.dtype}",
+                    cause="~ on integers, or a comparison that only fits one dtype",
+                    fix="mask = mask.bool() first, or refuse other dtypes",
+                )
+            )
     return out

@@ -19,12 +19,20 @@ def numeric_gradient(case: Case) -> Verdict | None:
     What goes wrong: detach, .data or no_grad somewhere on the way; an own backward that is wrong.
     Why it matters: part of the model gets no gradient, or a wrong one.
     A stop-gradient may be meant (straight-through, hashing): then this is a question to say yes to.
+
+    Bad:
+        weights = scores.softmax(-1).data
+    Good:
+        weights = scores.softmax(-1)
     """
     case.need(case.subject.dtype == torch.float64, "it does not run in float64")
     case.need_determinism()
     batch = case.sample(9)
     case.need(all(x.is_floating_point() for x in batch.values()), "inputs are ids")
-    case.need(case.evidence.says(DESIGN, where="name doc source") is None, "the source speaks of a gradient that is stopped on purpose")
+    case.need(
+        case.evidence.says(DESIGN, where="name doc source") is None,
+        "the source speaks of a gradient that is stopped on purpose",
+    )
     generator = torch.Generator().manual_seed(77)
     along = {n: torch.randn(x.shape, generator=generator, dtype=x.dtype) for n, x in batch.items()}
     leaves = {n: x.clone().requires_grad_() for n, x in batch.items()}
@@ -39,7 +47,16 @@ def numeric_gradient(case: Case) -> Verdict | None:
     gap = abs(analytic - estimates[1]) / max(abs(estimates[1]), 1e-9)
     if gap <= ALLOWED:
         return None
-    return Verdict("question", f"autograd says {analytic:.5g}, differences say {estimates[1]:.5g} along a random direction of the inputs: is a gradient stopped on purpose?", kind="gradient-cut", measured=gap, allowed=ALLOWED, example="a random direction", cause="detach(), .data, no_grad() or an own backward on the way", fix="remove it where training is meant")
+    return Verdict(
+        "question",
+        f"autograd says {analytic:.5g}, differences say {estimates[1]:.5g} along a random direction of the inputs: is a gradient stopped on purpose?",
+        kind="gradient-cut",
+        measured=gap,
+        allowed=ALLOWED,
+        example="a random direction",
+        cause="detach(), .data, no_grad() or an own backward on the way",
+        fix="remove it where training is meant",
+    )
 
 
 def _slope(case: Case, batch, along, weight, h: float) -> float:

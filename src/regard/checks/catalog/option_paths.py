@@ -66,24 +66,44 @@ def _with_masks(case: Case, name: str, value: Any) -> list[Verdict]:
         try:
             with_option, _ = _run(case, batch, {**extra, name: value}, call)
         except Exception as error:
-            case.notes.append(f"{name}={value!r} with {use.parameter} was not exercised: {type(error).__name__}: {str(error)[:80]}")
+            case.notes.append(
+                f"{name}={value!r} with {use.parameter} was not exercised: {type(error).__name__}: {str(error)[:80]}"
+            )
             continue
         plain = case.run(batch, call=call, extra=extra)
         rows = real_rows(call, use, keep, plain)
         change = case.difference(with_option[rows], plain[rows])
         if change > case.big:
-            out.append(Verdict("error", f"with {use.parameter}, {name}={value!r} changes the output by {change:.2g} (relative)", kind="path-mismatch", measured=change, allowed=case.tolerance, example=f"two keys hidden, {name}={value!r}", cause=f"{use.parameter} is not applied on that path", fix="apply the same masks on both paths, and compare them in a test"))
+            out.append(
+                Verdict(
+                    "error",
+                    f"with {use.parameter}, {name}={value!r} changes the output by {change:.2g} (relative)",
+                    kind="path-mismatch",
+                    measured=change,
+                    allowed=case.tolerance,
+                    example=f"two keys hidden, {name}={value!r}",
+                    cause=f"{use.parameter} is not applied on that path",
+                    fix="apply the same masks on both paths, and compare them in a test",
+                )
+            )
     return out
 
 
 def _options(case: Case) -> list[tuple[str, Any]]:
-    declared = [(n, v) for n, values in (case.design.options or {}).items() for v in values if v != case.signature.options.get(n)]
+    declared = [
+        (n, v)
+        for n, values in (case.design.options or {}).items()
+        for v in values
+        if v != case.signature.options.get(n)
+    ]
     roles = ("return_option", "path_option", "cache_option")
     found = [(n, not d) for n, d in case.signature.options.items() if call_role(n) in roles and n not in dict(declared)]
     return declared + found
 
 
-def _run(case: Case, batch: dict[str, torch.Tensor], extra: dict[str, Any], call: Call | None = None) -> tuple[torch.Tensor, Call]:
+def _run(
+    case: Case, batch: dict[str, torch.Tensor], extra: dict[str, Any], call: Call | None = None
+) -> tuple[torch.Tensor, Call]:
     """The main output of the other path, which may lie elsewhere in what is returned."""
     call = call or case.call
     raw = case.raw(batch, extra=extra, call=call)
@@ -92,5 +112,3 @@ def _run(case: Case, batch: dict[str, torch.Tensor], extra: dict[str, Any], call
         call = call.but(output=found[0], output_layout=found[1], follows=found[2])
     call = call.but(fixed={**call.fixed, **extra})
     return call.main_output(raw), call
-
-

@@ -47,10 +47,26 @@ def _alone(found: Influence, sites: list[Site], n: int) -> Verdict | None:
     """Every output depends on its own token only, although the attention inside gives weight to others."""
     if n < 2 or bool((found.sees & ~torch.eye(n, dtype=torch.bool)).any()):
         return None
-    spread = [s for s in sites if s.weights() is not None and s.weights().shape[-1] >= n and float(s.weights().double().amax(-1).mean()) < 0.999]
+    spread = [
+        s
+        for s in sites
+        if s.weights() is not None
+        and s.weights().shape[-1] >= n
+        and float(s.weights().double().amax(-1).mean()) < 0.999
+    ]
     if not spread:
         return None
-    return Verdict("error", "every output depends on its own token only, although the attention inside gives weight to others: its result is not used", kind="output-unused", measured=0.0, allowed="a change", where=spread[0].where or None, example=f"{n} tokens replaced in turn", cause="the weighted values are computed and dropped", fix="use the product of weights and values")
+    return Verdict(
+        "error",
+        "every output depends on its own token only, although the attention inside gives weight to others: its result is not used",
+        kind="output-unused",
+        measured=0.0,
+        allowed="a change",
+        where=spread[0].where or None,
+        example=f"{n} tokens replaced in turn",
+        cause="the weighted values are computed and dropped",
+        fix="use the product of weights and values",
+    )
 
 
 def _judge(found: Influence, length: int | None, sites: list[Site]) -> Verdict | None:
@@ -60,10 +76,28 @@ def _judge(found: Influence, length: int | None, sites: list[Site]) -> Verdict |
         return _alone(found, sites, n)
     blind = (~own).nonzero().flatten().tolist()
     none = [t for t in blind if not bool(found.sees[t].any())]
+    unread = set((~found.sees.any(0)).nonzero().flatten().tolist())
+    if not none and set(blind) <= unread:
+        return None  # those tokens influence no output at all: a stride that does not divide, not a wrong place
     tail = none == list(range(n - len(none), n)) and len(none) < n and len(none) > 0
     if len(none) == n:
-        return Verdict("error", "no input token has any influence on any output", kind="output-unused", measured=0.0, allowed="a change", example=f"{n} tokens replaced in turn", cause="the attention hides every real key, or its result is not used", fix="look at the mask and at what is returned")
-    kind = "chunk-tail" if tail else "causal-strict" if len(blind) == n and not bool(found.sees.triu(1).any()) else "window-reverse"
+        return Verdict(
+            "error",
+            "no input token has any influence on any output",
+            kind="output-unused",
+            measured=0.0,
+            allowed="a change",
+            example=f"{n} tokens replaced in turn",
+            cause="the attention hides every real key, or its result is not used",
+            fix="look at the mask and at what is returned",
+        )
+    kind = (
+        "chunk-tail"
+        if tail
+        else "causal-strict"
+        if len(blind) == n and not bool(found.sees.triu(1).any())
+        else "window-reverse"
+    )
     cause = {
         "chunk-tail": "tokens that do not fill the last chunk are dropped or left at zero",
         "causal-strict": "the causal mask hides a token from itself, and nothing else carries it",

@@ -12,7 +12,16 @@ from regard.checks.masks import keep_pattern, leak, mask_uses, masked
 from regard.checks.rule import rule
 
 
-@rule("ATT102", kinds=("mask-multiplied", "mask-after-softmax", "mask-shifted", "linear-normaliser-wrong", "padding-leak-nonattention"))
+@rule(
+    "ATT102",
+    kinds=(
+        "mask-multiplied",
+        "mask-after-softmax",
+        "mask-shifted",
+        "linear-normaliser-wrong",
+        "padding-leak-nonattention",
+    ),
+)
 def padded_equals_trimmed(case: Case) -> list[Verdict]:
     """An item padded at the end and masked equals the same item without its padding.
 
@@ -33,7 +42,18 @@ def padded_equals_trimmed(case: Case) -> list[Verdict]:
         if change > case.big:
             kind, cause, fix = mask_cause(case, call, use)
             kind, cause = (kind, cause) if kind != "padding-leak-nonattention" else _share(kind)
-            out.append(Verdict("error", f"an item padded under {use.parameter} differs from the same item trimmed by {change:.2g} (relative)", kind=kind, measured=change, allowed=case.tolerance, example="two tokens of padding at the end of item 0", cause=cause, fix=fix))
+            out.append(
+                Verdict(
+                    "error",
+                    f"an item padded under {use.parameter} differs from the same item trimmed by {change:.2g} (relative)",
+                    kind=kind,
+                    measured=change,
+                    allowed=case.tolerance,
+                    example="two tokens of padding at the end of item 0",
+                    cause=cause,
+                    fix=fix,
+                )
+            )
     return out
 
 
@@ -53,5 +73,7 @@ def _change(case: Case, call: Call, use: MaskUse) -> float:
         alone = masked(case, call, use, short, torch.ones(1, count, dtype=torch.bool))
     except Exception:
         case.need(False, "a shorter item does not run")
+    if alone.shape[2:] != padded.shape[2:] or (not call.follows and alone.shape[1:] != padded.shape[1:]):
+        case.need(False, "the output has an axis of keys, which trimming shortens")
     follows = call.follows and use.source == call.query
     return case.difference(padded[:1, :count] if follows else padded[:1], alone)

@@ -39,9 +39,31 @@ def padding_content(case: Case) -> list[Verdict]:
         if worst > case.big:
             kind, cause, fix = mask_cause(case, call, use)
             said = f" ({use.said})" if use.said else ""
-            out.append(Verdict("error", f"content hidden by {use.parameter}{said} changes real outputs by {worst:.2g} (relative)", kind=kind, measured=worst, allowed=case.tolerance, example=example, cause=cause, fix=fix))
+            out.append(
+                Verdict(
+                    "error",
+                    f"content hidden by {use.parameter}{said} changes real outputs by {worst:.2g} (relative)",
+                    kind=kind,
+                    measured=worst,
+                    allowed=case.tolerance,
+                    example=example,
+                    cause=cause,
+                    fix=fix,
+                )
+            )
             continue
         far = leak(case, call, use, HUGE)[0] if use.dtype != "additive" else 0.0
         if far > case.big:
-            out.append(Verdict("question", f"content of size {HUGE:g} hidden by {use.parameter} changes real outputs by {far:.2g}: how large can your padding be?", kind="mask-fill-weak", measured=far, allowed=case.tolerance, example=example, cause="a finite fill value that large scores overcome", fix="fill with float('-inf') or torch.finfo(dtype).min"))
+            out.append(
+                Verdict(
+                    "question",
+                    f"content of size {HUGE:g} hidden by {use.parameter} changes real outputs by {far:.2g}: how large can your padding be?",
+                    kind="mask-fill-weak",
+                    measured=far,
+                    allowed=case.tolerance,
+                    example=example,
+                    cause="a finite fill value that large scores overcome",
+                    fix="fill with float('-inf') or torch.finfo(dtype).min",
+                )
+            )
     return out

@@ -9,7 +9,9 @@ from regard.checks.influence import influence
 from regard.checks.rule import rule
 
 CHUNK_NAMES = r"(chunk|block|bucket|segment|window|local)_?(size|len(gth)?)?|c(hunk)?_?size|bs|w"
-LOCAL_WORDS = r"local|window|block[- ]?(sparse|local|wise)|chunked attention|bucket|sparse|dilated|strided|hash|lsh|segment"
+LOCAL_WORDS = (
+    r"local|window|block[- ]?(sparse|local|wise)|chunked attention|bucket|sparse|dilated|strided|hash|lsh|segment"
+)
 
 
 @rule("ATT202", kinds=("chunk-boundary", "chunk-tail"))
@@ -41,7 +43,16 @@ def past_is_seen(case: Case) -> Verdict | None:
         missing = _missing(found.sees)
         if missing is not None:
             t, first = missing
-            return Verdict("error", f"at length {n}, the output of token {t} sees the past only from token {first} on, and token {t - 1} sees it from the start", kind="chunk-boundary", measured=first, allowed=0, example=f"length {n}" + (f", chunks of {size}" if size else ""), cause="the state is not carried over the chunk boundary", fix="carry the key-value state (and the normaliser) from chunk to chunk")
+            return Verdict(
+                "error",
+                f"at length {n}, the output of token {t} sees the past only from token {first} on, and token {t - 1} sees it from the start",
+                kind="chunk-boundary",
+                measured=first,
+                allowed=0,
+                example=f"length {n}" + (f", chunks of {size}" if size else ""),
+                cause="the state is not carried over the chunk boundary",
+                fix="carry the key-value state (and the normaliser) from chunk to chunk",
+            )
     return None
 
 

@@ -35,7 +35,16 @@ def registered(case: Case) -> Verdict | None:
                 where = f"{path}.{name}" if path else name
                 alone = isinstance(value, (list, tuple)) and len(value) == 1
                 what = "layers" if isinstance(loose[0], nn.Module) else "trainable tensors"
-                return Verdict("question" if alone else "error", f"{len(loose)} {what} in {where} are not registered: parameters() does not list them" + ("; is the one-element list meant to hide it?" if alone else ""), kind="unregistered-parameters", measured=len(loose), allowed=0, cause=f"a plain {type(value).__name__} holds them", fix="nn.ModuleList, nn.ModuleDict or nn.Parameter")
+                return Verdict(
+                    "question" if alone else "error",
+                    f"{len(loose)} {what} in {where} are not registered: parameters() does not list them"
+                    + ("; is the one-element list meant to hide it?" if alone else ""),
+                    kind="unregistered-parameters",
+                    measured=len(loose),
+                    allowed=0,
+                    cause=f"a plain {type(value).__name__} holds them",
+                    fix="nn.ModuleList, nn.ModuleDict or nn.Parameter",
+                )
     return None
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from regard.checks.case import Case, Verdict
 from regard.checks.positions import Places, places
 from regard.checks.rule import rule
-
 
 
 @rule("ATT804", kinds=("relative-index-collision",))
@@ -57,7 +55,9 @@ def _at(p: Places, window: tuple[int, int], n: int) -> Verdict | None:
 
 def _windows(case: Case, n: int) -> list[tuple[int, int]]:
     """(h, w) with h * w = n for which a parameter has (2h - 1)(2w - 1) rows; only the one that the author names, if one does."""
-    sizes = {s for p in case.subject.pristine.parameters() for s in p.shape} | {p.shape[0] * p.shape[1] for p in case.subject.pristine.parameters() if p.ndim > 2}
+    sizes = {s for p in case.subject.pristine.parameters() for s in p.shape} | {
+        p.shape[0] * p.shape[1] for p in case.subject.pristine.parameters() if p.ndim > 2
+    }
     fits = [(h, n // h) for h in range(2, n // 2 + 1) if n % h == 0 and (2 * h - 1) * (2 * (n // h) - 1) in sizes]
     named = case.design.window
     declared = tuple(named) if isinstance(named, (tuple, list)) else _declared(case, fits)
@@ -81,4 +81,14 @@ def _offsets(window: tuple[int, int]) -> list[tuple[int, int]]:
 
 
 def _verdict(p, what: str, window: tuple[int, int]) -> Verdict:
-    return Verdict("error", f"in a window {window[0]} x {window[1]}, {what}", kind="relative-index-collision", measured=what, allowed="one entry for each offset", where=p.site.where or None, example=f"{window[0] * window[1]} identical tokens", cause="the stride of the row offset is not 2 * width - 1", fix="index = (dy + h - 1) * (2 * w - 1) + dx + w - 1")
+    return Verdict(
+        "error",
+        f"in a window {window[0]} x {window[1]}, {what}",
+        kind="relative-index-collision",
+        measured=what,
+        allowed="one entry for each offset",
+        where=p.site.where or None,
+        example=f"{window[0] * window[1]} identical tokens",
+        cause="the stride of the row offset is not 2 * width - 1",
+        fix="index = (dy + h - 1) * (2 * w - 1) + dx + w - 1",
+    )

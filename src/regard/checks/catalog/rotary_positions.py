@@ -49,7 +49,9 @@ def rotary_distance(case: Case) -> Verdict | None:
 def _verdict(case: Case, p: Places, spread: float, length: int, later: bool) -> Verdict | None:
     if spread < 5e-4 and length > 50 and case.subject.dtype.itemsize < 8:
         return None
-    fine = spread < ROUGH or later  # distances that hold at short lengths and fail at long ones are a matter of precision
+    fine = (
+        spread < ROUGH or later
+    )  # distances that hold at short lengths and fail at long ones are a matter of precision
     return Verdict(
         "error" if not (fine and spread < 1e-4) else "question",
         f"rotated scores of equal distance differ by {spread:.2g} (relative) at length {length}: " + ("the angles are too coarse" if fine else "the rotation does not keep distances"),
@@ -73,6 +75,8 @@ def rotary_axis(case: Case) -> Verdict | None:
     """
     said = case.evidence.says(WORDS, where="name doc source")
     case.need(said is not None or case.design.position == "rope", "nothing speaks of rotary positions")
+    tables = [n for n in case.signature.positions if n not in case.call.fixed]
+    case.need(not tables, f"its angles come from outside ({', '.join(tables)}) and were not given")
     case.need_determinism()
     found = places(case)
     case.need(bool(found), "queries, keys and scores are not known")

@@ -91,9 +91,25 @@ def _cause(case: Case, site: Site, query: Tensor, feeds: Tensor, known: Tensor, 
     items = bool(((query // tokens)[known] != (feeds.amax(-1) // tokens)[known]).any())
     images = len(case.call.sources[case.call.query].grid) == 2
     if items and whole:
-        return "batch-cross-talk", "the axis that holds batch and heads is folded in one order and unfolded in another", "unfold (B * H) as view(B, H, ...)"
+        return (
+            "batch-cross-talk",
+            "the axis that holds batch and heads is folded in one order and unfolded in another",
+            "unfold (B * H) as view(B, H, ...)",
+        )
     if whole and (site.output.ndim > 2 and site.output.shape[-2] < tokens):
-        return "window-reverse", "windows are put back with the permutation that took them apart, not with its inverse", "use the inverse permutation (argsort) to put windows back"
+        return (
+            "window-reverse",
+            "windows are put back with the permutation that took them apart, not with its inverse",
+            "use the inverse permutation (argsort) to put windows back",
+        )
     if images:
-        return "spatial-layout-scramble", "(B, N, C) is reshaped to (B, C, H, W) without a transpose", "x.transpose(1, 2).reshape(B, C, H, W)"
-    return "head-merge-order", "heads are merged by reshape without moving the head axis next to the channels", "y.transpose(1, 2).reshape(B, T, H * D)"
+        return (
+            "spatial-layout-scramble",
+            "(B, N, C) is reshaped to (B, C, H, W) without a transpose",
+            "x.transpose(1, 2).reshape(B, C, H, W)",
+        )
+    return (
+        "head-merge-order",
+        "heads are merged by reshape without moving the head axis next to the channels",
+        "y.transpose(1, 2).reshape(B, T, H * D)",
+    )

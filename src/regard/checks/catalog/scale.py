@@ -45,7 +45,12 @@ def scale(case: Case) -> list[Verdict]:
 
 def _judge(case: Case, call: Call, fit: Fit) -> Verdict | None:
     want = case.design.scale if case.design.scale is not None else (case.design.head_dim or fit.head_dim) ** -0.5
-    if abs(fit.slope / want - 1) < 2e-3 or fit.normalised or case.design.qk_norm or (fit.spread > 1e-3 and case.design.scale is None):
+    if (
+        abs(fit.slope / want - 1) < 2e-3
+        or fit.normalised
+        or case.design.qk_norm
+        or (fit.spread > 1e-3 and case.design.scale is None)
+    ):
         return None
     grows = _with_length(case, call, fit)
     if grows is not None:
@@ -57,7 +62,11 @@ def _judge(case: Case, call: Call, fit: Fit) -> Verdict | None:
         kind, words = "scale-twice", f"{words}: q is scaled before a kernel that scales too"
     if case.design.scale is None and kind is None and fit.slope > 0 and _learned(fit):
         return None
-    declared = case.design.declared and case.design.attention not in ("linear", "pool", "channel") and (case.design.scale is not None or case.design.head_dim is not None)
+    declared = (
+        case.design.declared
+        and case.design.attention not in ("linear", "pool", "channel")
+        and (case.design.scale is not None or case.design.head_dim is not None)
+    )
     return Verdict(
         "error" if declared else "question",
         f"scores are {fit.slope:.4g} x q . k = {words}; 1/sqrt(head_dim) would be {want:.4g}" + ("" if declared else ": is that meant?"),

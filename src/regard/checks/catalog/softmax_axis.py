@@ -7,7 +7,11 @@ from regard.checks.rule import rule
 from regard.checks.sites import need_site
 from regard.intercept import Site
 
-NAMES = {-2: ("softmax-axis-query", "the query axis"), -3: ("softmax-axis-head", "the head axis"), -4: ("softmax-axis-batch", "the batch axis")}
+NAMES = {
+    -2: ("softmax-axis-query", "the query axis"),
+    -3: ("softmax-axis-head", "the head axis"),
+    -4: ("softmax-axis-batch", "the batch axis"),
+}
 
 
 @rule("ATT402", kinds=("softmax-axis-query", "softmax-axis-head", "softmax-axis-batch", "softmax-axis-singleton"))
@@ -39,7 +43,16 @@ def _judge(case: Case, site: Site, later: list[Site]) -> Verdict | None:
     if site.kind not in ("softmax", "exp") or made is None:
         return None
     if made.shape[-1] > 1 and float((made - 1).abs().max()) < 1e-12:
-        return Verdict("error", f"the softmax runs over an axis of size 1: all {made.shape[-1]} weights of a row are 1", kind="softmax-axis-singleton", measured=float(made.sum(-1).flatten()[0]), allowed=1.0, where=site.where, cause="the axis was kept with size 1 (keepdim, unsqueeze), or dim counts from the other side", fix="softmax(dim=-1) over the keys")
+        return Verdict(
+            "error",
+            f"the softmax runs over an axis of size 1: all {made.shape[-1]} weights of a row are 1",
+            kind="softmax-axis-singleton",
+            measured=float(made.sum(-1).flatten()[0]),
+            allowed=1.0,
+            where=site.where,
+            cause="the axis was kept with size 1 (keepdim, unsqueeze), or dim counts from the other side",
+            fix="softmax(dim=-1) over the keys",
+        )
     axis = site.softmax_axis
     if axis in (-1, None) or case.design.queries_compete or case.design.row_sum == "any":
         return None
@@ -50,7 +63,11 @@ def _judge(case: Case, site: Site, later: list[Site]) -> Verdict | None:
     kind, name = NAMES.get(axis, ("softmax-axis-query", f"axis {axis}"))
     batch = case.call.sources[case.call.query].batch
     if made.ndim + axis == 0 and made.shape[axis] % batch == 0 and made.ndim < 4 and kind != "softmax-axis-head":
-        kind, name = ("softmax-axis-batch", "the axis that holds the batch") if made.ndim == 2 or made.shape[axis] == batch else (kind, name)
+        kind, name = (
+            ("softmax-axis-batch", "the axis that holds the batch")
+            if made.ndim == 2 or made.shape[axis] == batch
+            else (kind, name)
+        )
     dot = site.query is not None and site.key is not None
     chained = any(other.value is not None and site.output is not None and _same(other, site) for other in later)
     total = made.double().sum(-1)
@@ -64,6 +81,6 @@ def _judge(case: Case, site: Site, later: list[Site]) -> Verdict | None:
 def _same(later: Site, site: Site) -> bool:
     """What the later site reads as values is what this one made."""
     a, b = later.value, site.output
-    return a.numel() == b.numel() and abs(float(a.double().sum() - b.double().sum())) < 1e-9 * max(1.0, float(b.double().abs().sum()))
-
-
+    return a.numel() == b.numel() and abs(float(a.double().sum() - b.double().sum())) < 1e-9 * max(
+        1.0, float(b.double().abs().sum())
+    )

@@ -25,7 +25,9 @@ def stream_symmetry(case: Case) -> Verdict | None:
     """
     names = list(case.call.arguments)
     declared = case.design.symmetric
-    case.need(len(names) == 2 and case.call.is_cross and (declared is not None or _pair(*names)), "no pair of equal streams")
+    case.need(
+        len(names) == 2 and case.call.is_cross and (declared is not None or _pair(*names)), "no pair of equal streams"
+    )
     case.need_determinism()
     same = {n: s.tokens for n, s in case.call.sources.items()}
     tokens = min(same.values())
@@ -35,18 +37,38 @@ def stream_symmetry(case: Case) -> Verdict | None:
     swapped = [t for _, t in float_tensors(case.raw({a: batch[b], b: batch[a]})) if t.ndim >= 2]
     case.need(len(straight) == 2 and straight[0].shape == straight[1].shape, "it does not return two streams")
     run = watch(case, batch)
-    shared = case.subject.is_module and all(count >= 2 for path, count in run.seen.calls.items() if path and _has_weights(case, path))
+    shared = case.subject.is_module and all(
+        count >= 2 for path, count in run.seen.calls.items() if path and _has_weights(case, path)
+    )
     case.need(shared or declared is not None, "the two streams have weights of their own")
-    change = max(case.difference(straight[0].double(), swapped[1].double()), case.difference(straight[1].double(), swapped[0].double()))
+    change = max(
+        case.difference(straight[0].double(), swapped[1].double()),
+        case.difference(straight[1].double(), swapped[0].double()),
+    )
     if change <= case.big:
         return None
-    return Verdict("warning", f"swapping {names[0]} and {names[1]} does not swap the outputs: they differ by {change:.2g} (relative)", kind="stream-asymmetry", measured=change, allowed=case.tolerance, example=f"two streams of {tokens} tokens", cause="the first stream is updated before the second one reads it", fix="compute both updates from the old streams, then add them")
+    return Verdict(
+        "warning",
+        f"swapping {names[0]} and {names[1]} does not swap the outputs: they differ by {change:.2g} (relative)",
+        kind="stream-asymmetry",
+        measured=change,
+        allowed=case.tolerance,
+        example=f"two streams of {tokens} tokens",
+        cause="the first stream is updated before the second one reads it",
+        fix="compute both updates from the old streams, then add them",
+    )
 
 
 def _pair(a: str, b: str) -> bool:
-    pairs = {("left", "right"), ("a", "b"), ("x", "y"), ("first", "second"), ("u", "v"), ("src", "tgt")} - {("src", "tgt")}
+    pairs = {("left", "right"), ("a", "b"), ("x", "y"), ("first", "second"), ("u", "v"), ("src", "tgt")} - {
+        ("src", "tgt")
+    }
     swap = any(re.sub(p, q, a) == b for p, q in pairs if p in a and len(p) > 1)
-    return (a, b) in pairs or swap or (re.sub(r"\d+$", "", a) == re.sub(r"\d+$", "", b) and a != b and a[-1].isdigit() and b[-1].isdigit())
+    return (
+        (a, b) in pairs
+        or swap
+        or (re.sub(r"\d+$", "", a) == re.sub(r"\d+$", "", b) and a != b and a[-1].isdigit() and b[-1].isdigit())
+    )
 
 
 def _has_weights(case: Case, path: str) -> bool:

@@ -17,6 +17,11 @@ def strides(case: Case) -> Verdict | None:
     What goes wrong: a kernel, as_strided or a view assumes contiguous memory.
     Why it matters: the result depends on what happened upstream.
     An error that is raised for such inputs is loud, and no finding.
+
+    Bad:
+        heads = x.as_strided((B, H, T, D), (T * H * D, D, H * D, 1))
+    Good:
+        heads = x.reshape(B, T, H, D).transpose(1, 2)
     """
     case.need_determinism()
     batch, base = case.base
@@ -33,7 +38,16 @@ def strides(case: Case) -> Verdict | None:
     change = case.difference(out, base)
     if change <= case.big:
         return None
-    return Verdict("error", f"the same values with other strides change the output by {change:.2g} (relative)", kind="non-contiguous", measured=change, allowed=case.tolerance, example="inputs that are slices of a larger, transposed tensor", cause="memory is read as if it were contiguous (as_strided, data_ptr, a custom kernel)", fix="call .contiguous() first, or use reshape")
+    return Verdict(
+        "error",
+        f"the same values with other strides change the output by {change:.2g} (relative)",
+        kind="non-contiguous",
+        measured=change,
+        allowed=case.tolerance,
+        example="inputs that are slices of a larger, transposed tensor",
+        cause="memory is read as if it were contiguous (as_strided, data_ptr, a custom kernel)",
+        fix="call .contiguous() first, or use reshape",
+    )
 
 
 def _odd(x: Tensor) -> Tensor:

@@ -36,7 +36,16 @@ class NoDropout(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         name = getattr(func, "__name__", "")
-        if name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout", "dropout_", "feature_alpha_dropout"):
+        if name in (
+            "dropout",
+            "dropout1d",
+            "dropout2d",
+            "dropout3d",
+            "alpha_dropout",
+            "feature_dropout",
+            "dropout_",
+            "feature_alpha_dropout",
+        ):
             return args[0] if args else kwargs["input"]
         if name == "scaled_dot_product_attention":
             args = (*args[:4], 0.0, *args[5:]) if len(args) > 4 else args
@@ -62,7 +71,9 @@ def _inputs(case: Case) -> list[tuple[str, Call, dict[str, Any], Any]]:
         batch = case.sample(1, call=call)
         keep = keep_pattern(use, batch)
         queries = batch[call.query].shape[1]
-        out.append((f"with {use.parameter}", call, {use.parameter: use.encode(keep, queries, case.subject.dtype)}, (use, keep)))
+        out.append(
+            (f"with {use.parameter}", call, {use.parameter: use.encode(keep, queries, case.subject.dtype)}, (use, keep))
+        )
     return out
 
 
@@ -91,7 +102,19 @@ def train_equals_eval(case: Case) -> list[Verdict]:
         change = _compare(case, call, mask, *results)
         if change > case.big:
             lost = not call.is_cross and call.follows and _causal_in_one(case)
-            out.append(Verdict("error", f"train and eval differ by {change:.2g} (relative) although dropout is 0 ({name})" + (": one of them is causal, the other is not" if lost else ""), kind="causal-missing" if lost else "path-mismatch", measured=change, allowed=case.tolerance, example=name, cause="a branch on self.training computes something else", fix="use one path, and compare both in a test"))
+            out.append(
+                Verdict(
+                    "error",
+                    f"train and eval differ by {change:.2g} (relative) although dropout is 0 ({name})"
+                    + (": one of them is causal, the other is not" if lost else ""),
+                    kind="causal-missing" if lost else "path-mismatch",
+                    measured=change,
+                    allowed=case.tolerance,
+                    example=name,
+                    cause="a branch on self.training computes something else",
+                    fix="use one path, and compare both in a test",
+                )
+            )
     return out
 
 
@@ -106,6 +129,11 @@ def grad_mode(case: Case) -> list[Verdict]:
 
     What goes wrong: a fast path is taken when gradients are off.
     Why it matters: evaluation inside training differs from evaluation at inference.
+
+    Bad:
+        if not torch.is_grad_enabled(): return sdpa(q, k, v)        # and the other path masks
+    Good:
+        one path, or two that a test compares
     """
     case.need_determinism()
     out = []
@@ -114,7 +142,18 @@ def grad_mode(case: Case) -> list[Verdict]:
         off, on = (case.run(batch, call=call, extra=extra, grad=g).detach() for g in (False, True))
         change = _compare(case, call, mask, off, on)
         if change > case.big:
-            out.append(Verdict("error", f"the output differs by {change:.2g} (relative) between no_grad and grad ({name})", kind="path-mismatch", measured=change, allowed=case.tolerance, example=name, cause="a branch on torch.is_grad_enabled() or a fast path", fix="make both paths compute the same, and compare them in a test"))
+            out.append(
+                Verdict(
+                    "error",
+                    f"the output differs by {change:.2g} (relative) between no_grad and grad ({name})",
+                    kind="path-mismatch",
+                    measured=change,
+                    allowed=case.tolerance,
+                    example=name,
+                    cause="a branch on torch.is_grad_enabled() or a fast path",
+                    fix="make both paths compute the same, and compare them in a test",
+                )
+            )
     return out
 
 

@@ -14,10 +14,24 @@ def uniform_attention(case: Case) -> Verdict | None:
     What goes wrong: the scores are multiplied by zero, an option switches them off, the query is replaced by a constant
     or averaged over the sequence.
     Why it matters: attention is an expensive mean.
+
+    Bad:
+        weights = (q @ k.mT * (1 // math.sqrt(d))).softmax(-1)      # an integer division: 0
+    Good:
+        weights = (q @ k.mT * (1 / math.sqrt(d))).softmax(-1)
     """
     for site in need_site(case):
         weights = site.weights()
-        if weights is None or site.query is None or site.key is None or site.learned_queries or site.learned_keys or weights.shape[-2] < 2 or weights.shape[-1] < 3 or site.kind == "other":
+        if (
+            weights is None
+            or site.query is None
+            or site.key is None
+            or site.learned_queries
+            or site.learned_keys
+            or weights.shape[-2] < 2
+            or weights.shape[-1] < 3
+            or site.kind == "other"
+        ):
             continue
         seen = site.visible()
         if seen is not None and not bool(seen.all()):
@@ -28,5 +42,14 @@ def uniform_attention(case: Case) -> Verdict | None:
             singleton = float((weights - 1).abs().max()) < 1e-12
             if singleton:
                 continue
-            return Verdict("error", "every key gets the same weight, whatever the query", kind="uniform-attention", measured=flat, allowed="weights that differ", where=site.where, cause="the scores are constant: multiplied by 0, or never computed from q and k", fix="look at what multiplies the scores")
+            return Verdict(
+                "error",
+                "every key gets the same weight, whatever the query",
+                kind="uniform-attention",
+                measured=flat,
+                allowed="weights that differ",
+                where=site.where,
+                cause="the scores are constant: multiplied by 0, or never computed from q and k",
+                fix="look at what multiplies the scores",
+            )
     return None

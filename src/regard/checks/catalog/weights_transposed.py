@@ -10,7 +10,9 @@ from regard.checks.case import Case, Verdict
 from regard.checks.rule import rule
 from regard.checks.sites import watch
 
-QUERY = r"(^|[._])(q|wq|w_q|query|queries|to_q|q_proj|q_linear|fc_q|linear_q|lin_q|query_proj|proj_q|q_net|theta)([._]|$)"
+QUERY = (
+    r"(^|[._])(q|wq|w_q|query|queries|to_q|q_proj|q_linear|fc_q|linear_q|lin_q|query_proj|proj_q|q_net|theta)([._]|$)"
+)
 KEY = r"(^|[._])(k|wk|w_k|key|keys|to_k|k_proj|k_linear|fc_k|linear_k|lin_k|key_proj|proj_k|k_net|phi)([._]|$)"
 
 
@@ -38,7 +40,16 @@ def weights_transposed(case: Case) -> Verdict | None:
         looked = True
         rows, columns = ([] if site.swapped else _names(run.module, site, name) for name in ("query", "key"))
         if site.swapped or (_only(rows, KEY, QUERY) and _only(columns, QUERY, KEY)):
-            return Verdict("error", "the weights are contracted over the query axis: rows come from the key projection, columns from the query projection", kind="weights-transposed", measured=f"rows from {(rows or ['?'])[0]}, columns from {(columns or ['?'])[0]}", allowed="the reverse", where=site.where or None, cause="the weights are transposed before the product with the values", fix="weights @ v")
+            return Verdict(
+                "error",
+                "the weights are contracted over the query axis: rows come from the key projection, columns from the query projection",
+                kind="weights-transposed",
+                measured=f"rows from {(rows or ['?'])[0]}, columns from {(columns or ['?'])[0]}",
+                allowed="the reverse",
+                where=site.where or None,
+                cause="the weights are transposed before the product with the values",
+                fix="weights @ v",
+            )
     case.need(looked, "no open softmax(q k^T) was seen")
     return None
 
@@ -46,7 +57,9 @@ def weights_transposed(case: Case) -> Verdict | None:
 def _names(module: torch.nn.Module, site, which: str) -> list[str]:
     tensor = site.sources.get(which, (getattr(site, which), None))[0]
     named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
-    grads = torch.autograd.grad(tensor.sum() + tensor.square().sum(), [p for _, p in named], retain_graph=True, allow_unused=True)
+    grads = torch.autograd.grad(
+        tensor.sum() + tensor.square().sum(), [p for _, p in named], retain_graph=True, allow_unused=True
+    )
     return [n for (n, _), g in zip(named, grads) if g is not None]
 
 

@@ -66,8 +66,21 @@ def opposite_borders(case: Case) -> Verdict | None:
             t = far[0]
             rows, columns = field.spans(t)
             h, w = field.grid
-            where = f"pixel ({t // w}, {t % w}) of {h} x {w} sees rows {rows} and columns {columns}" if h > 1 else f"token {t} of {w} sees {columns}"
-            return Verdict("error", f"opposite borders see each other: {where}", kind="shift-mask", measured=f"{len(far)} of {field.sees.shape[0]} tokens", allowed="0", example=f"size {h} x {w}" if h > 1 else f"length {w}", cause="the cyclic shift is not masked at this size", fix="build the shift mask from the regions of the actual, padded size, after the roll")
+            where = (
+                f"pixel ({t // w}, {t % w}) of {h} x {w} sees rows {rows} and columns {columns}"
+                if h > 1
+                else f"token {t} of {w} sees {columns}"
+            )
+            return Verdict(
+                "error",
+                f"opposite borders see each other: {where}",
+                kind="shift-mask",
+                measured=f"{len(far)} of {field.sees.shape[0]} tokens",
+                allowed="0",
+                example=f"size {h} x {w}" if h > 1 else f"length {w}",
+                cause="the cyclic shift is not masked at this size",
+                fix="build the shift mask from the regions of the actual, padded size, after the roll",
+            )
     return None
 
 
@@ -93,5 +106,14 @@ def grid_partition(case: Case) -> Verdict | None:
     for field in fields:
         if contiguous_blocks(field) and partition(field):
             rows, columns = field.spans(0)
-            return Verdict("error", f"the author says {said or 'grid'!r}, but pixels see contiguous blocks: pixel (0, 0) sees rows {rows} and columns {columns}", kind="grid-partition", measured=f"block {len(rows)} x {len(columns)}", allowed="pixels spread over the image", example=f"size {field.grid[0]} x {field.grid[1]}", cause="the axes of the partition are those of block attention", fix="view(B, g, H // g, g, W // g, C) and attend over the two axes of length g")
+            return Verdict(
+                "error",
+                f"the author says {said or 'grid'!r}, but pixels see contiguous blocks: pixel (0, 0) sees rows {rows} and columns {columns}",
+                kind="grid-partition",
+                measured=f"block {len(rows)} x {len(columns)}",
+                allowed="pixels spread over the image",
+                example=f"size {field.grid[0]} x {field.grid[1]}",
+                cause="the axes of the partition are those of block attention",
+                fix="view(B, g, H // g, g, W // g, C) and attend over the two axes of length g",
+            )
     return None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-
 from regard.checks.case import Case, Verdict
 from regard.checks.influence import influence
 from regard.checks.rule import rule
 
 NAMES = r"(sliding_?|local_?|attn_?|attention_?)?window(_?size|_?len(gth)?|_?width)?|w|ws|look_?back|context_?size|sliding_window"
-INCLUSIVE = r"(itself|self|own( position)?)[^.;]{0,20}includ|includ\w*[^.;]{0,20}(itself|self|own)|number of keys"
+INCLUSIVE = r"(itself|self|own( position)?)[^.;]{0,20}includ|includ\w*[^.;]{0,20}(itself|self|own)|number of keys|among them|current (one|token)|\\w+ ?- ?1 (tokens?|keys?|positions?) before"
 
 
 @rule("ATT807", kinds=("window-off-by-one", "window-symmetric"))
@@ -25,7 +24,10 @@ def window_width(case: Case) -> Verdict | None:
     Good:
         keep = (gap >= 0) & (gap < window)
     """
-    case.need(case.call.follows and not case.call.is_cross and len(case.call.sources[case.call.query].grid) == 1, "not one line of tokens")
+    case.need(
+        case.call.follows and not case.call.is_cross and len(case.call.sources[case.call.query].grid) == 1,
+        "not one line of tokens",
+    )
     case.need_determinism()
     declared = case.design.window if isinstance(case.design.window, int) else None
     named = declared or case.evidence.number(NAMES)
@@ -56,5 +58,3 @@ def window_width(case: Case) -> Verdict | None:
 def _sliding(sees, left: int) -> bool:
     n = sees.shape[0]
     return all(int(sees[t].sum()) == min(t, left) + 1 for t in range(n))
-
-
