@@ -204,7 +204,7 @@ def test_right_padding_behind_a_causal_mask_is_no_fault():
     model = built(lambda: Tagger(lambda: Fused(causal=True), mask=False))
     with regard.watch(model, every=2) as run:
         train(model, batches(12, padded=True), run)
-    assert PAD == model.embed.padding_idx
+    assert model.embed.padding_idx == PAD
     assert run.diagnosis().names() == []
 
 
@@ -215,7 +215,7 @@ def test_right_padding_behind_a_causal_mask_is_no_fault():
 def test_what_cannot_be_watched_is_refused(arguments, words):
     with pytest.raises(CaptureError, match=words):
         regard.watch(nn.Linear(2, 2), **arguments)
-    with pytest.raises(CaptureError, match="needs an nn.Module, got int"):
+    with pytest.raises(CaptureError, match="needs an nn\\.Module, got int"):
         regard.watch(3)
 
 

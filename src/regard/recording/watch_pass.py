@@ -82,6 +82,7 @@ class Watcher:
         self._outermost: nn.Module | None = None
         self._observer: observe | None = None
         self._handles: list = []
+        self._leftover: list = []  # hooks of an observer whose pass raised
 
     def start(self, passes: int, *, validating: bool = False) -> None:
         """Look at the next `passes` forward passes."""
@@ -94,9 +95,9 @@ class Watcher:
             ]
 
     def stop(self) -> None:
-        for handle in self._handles:
+        for handle in [*self._handles, *self._leftover]:
             handle.remove()
-        self._handles, self.left = [], 0
+        self._handles, self._leftover, self.left = [], [], 0
         self._close(None)
 
     def _before(self, module: nn.Module, args: tuple) -> None:
@@ -137,6 +138,10 @@ class Watcher:
                 "module", self._observer.stack.name(module) if self._observer else "", output, module=module
             )
         if module is self._outermost:
+            if len(rest) != 2:  # torch iterates over its hooks now, so none may be removed
+                self._leftover += self._observer.stack._handles if self._observer else []
+                if self._observer:
+                    self._observer.stack._handles = []
             self.open.padding.arguments(module, args, kwargs)
             self._close(output)
 
