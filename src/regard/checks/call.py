@@ -58,6 +58,9 @@ class Source:
         raise ValueError(f"{tokens} tokens do not fill a grid like {self.grid}")
 
 
+BATCH_FIRST = Layout("BLD")
+
+
 @dataclass(frozen=True)
 class Call:
     """One way to call the subject that runs."""
@@ -67,7 +70,7 @@ class Call:
     fixed: dict[str, Any] = field(default_factory=dict)
     query: str = "x"  # the source whose tokens the output follows
     output: tuple[Any, ...] = ()  # keys that lead to the main tensor in what is returned
-    output_layout: Layout = Layout("BLD")
+    output_layout: Layout = BATCH_FIRST
     follows: bool = True  # one output token for each query token
     free_length: bool = True  # other lengths run too
     free_batch: bool = True

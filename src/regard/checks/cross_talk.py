@@ -53,7 +53,7 @@ def cause_of_cross_talk(case: Case) -> tuple[str, str, str]:
     if _softmax_over_batch(case):
         return "softmax-axis-batch", "the weights sum to 1 along the batch axis", "softmax over the key axis: dim=-1"
     if case.call.follows and not case.call.is_cross:
-        batch, base = case.base
+        _batch, base = case.base
         rows = base.shape[0] * base.shape[1]
         if rows <= 64:
             sees = flat_influence(case)

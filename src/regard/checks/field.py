@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass
 
@@ -63,7 +64,7 @@ def _by_content(case: Case) -> bool:
 
 def gaps(line: list[int]) -> list[int]:
     """Steps between neighbours."""
-    return [b - a for a, b in zip(line, line[1:])]
+    return [b - a for a, b in itertools.pairwise(line)]
 
 
 def wrapped(field: Field) -> list[int]:

@@ -118,12 +118,9 @@ def _annotated(case: Case, parameter: str) -> list[Callable[[], Any]]:
     annotation = case.subject.signature().parameters[parameter].annotation
     words = re.findall(r"\w+", annotation if isinstance(annotation, str) else str(annotation))
     named = [scope.get(w) for w in words] + [v for n, v in scope.items() if "cache" in n.lower() and inspect.isclass(v)]
-    return [
-        c
-        for c in dict.fromkeys(
+    return list(dict.fromkeys(
             c for c in named if inspect.isclass(c) and c.__module__ not in ("builtins", "typing", "torch")
-        )
-    ]
+        ))
 
 
 def _dynamic() -> Any:

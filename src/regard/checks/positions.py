@@ -59,7 +59,7 @@ def _read(a: Site, b: Site) -> Places | None:
         return None
     if a.query.shape[-2] != a.key.shape[-2] or b.query is None or b.key is None:
         return None
-    q, k, q2, k2 = (_first(t) for t in (a.query, a.key, b.query, b.key))
+    q, k, _q2, k2 = (_first(t) for t in (a.query, a.key, b.query, b.key))
     moves = _varies(q) or _varies(k)
     drift, drift2 = k - k[:, :1], k2 - k2[:, :1]
     fixed = float((drift - drift2).abs().max()) < SAME * max(float(drift.abs().max()), 1e-30)
@@ -91,7 +91,7 @@ def _varies(x: Tensor) -> bool:
 
 def diagonal_spread(scores: Tensor) -> float:
     """How far scores of equal distance differ, relative to how far scores of different distance differ; NaN ignored."""
-    h, t, s = scores.shape
+    _h, t, s = scores.shape
     worst = 0.0
     for d in range(-t + 1, s):
         line = torch.diagonal(scores, d, dim1=-2, dim2=-1)

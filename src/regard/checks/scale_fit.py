@@ -86,8 +86,12 @@ def _centred(x: Tensor, seen: Tensor) -> Tensor:
 
 
 def _normalised(site: Site) -> bool:
+    """Do the queries of each head have one length?"""
+    assert site.query is not None
     norms = site.query.double().norm(dim=-1)
-    return float(norms.std() / norms.mean().clamp_min(1e-30)) < 0.02 if norms.numel() > 4 else False
+    if norms.numel() <= 4 or norms.shape[-1] < 3:
+        return False
+    return float((norms.std(-1) / norms.mean(-1).clamp_min(1e-30)).max()) < 0.02
 
 
 def name_of(slope: float, fit: Fit, widths: dict[str, int]) -> tuple[str | None, str]:

@@ -57,7 +57,7 @@ def _state(module: nn.Module) -> list[Any]:
     out: list[Any] = []
     for name, part in module.named_modules():
         for key, value in sorted(vars(part).items()):
-            if key in ("_parameters", "_modules") or key.startswith("_forward") or key.startswith("_backward"):
+            if key in ("_parameters", "_modules") or key.startswith(("_forward", "_backward")):
                 continue
             out.append((name, key, _mark(value)))
     return out

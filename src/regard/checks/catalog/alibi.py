@@ -22,7 +22,7 @@ def paper_slopes(heads: int) -> Tensor:
 
 def _line(scores: Tensor) -> Tensor | None:
     """(H,) slope of the score against the distance to the past; None unless it is a straight line in every row."""
-    h, t, s = scores.shape
+    _h, t, s = scores.shape
     if t != s or t < 4:
         return None
     last = scores[:, -1] - scores[:, -1, -1:]

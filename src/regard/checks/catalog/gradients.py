@@ -63,19 +63,18 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
     dead = [n for n, g in got.items() if not _arrives(g) and not _exempt(case, n, got)]
     if not dead:
         return []
-    if len(dead) == len(got):
-        if not any(t.requires_grad for t in _graph(case)):
-            return [
-                Verdict(
-                    "question",
-                    "no gradient at all reaches the parameters: is it meant for inference only?",
-                    kind="gradient-cut",
-                    measured=f"0 of {len(got)} parameters",
-                    allowed="all",
-                    cause="torch.no_grad() or detach() around the forward",
-                    fix="remove it where training is meant",
-                )
-            ]
+    if len(dead) == len(got) and not any(t.requires_grad for t in _graph(case)):
+        return [
+            Verdict(
+                "question",
+                "no gradient at all reaches the parameters: is it meant for inference only?",
+                kind="gradient-cut",
+                measured=f"0 of {len(got)} parameters",
+                allowed="all",
+                cause="torch.no_grad() or detach() around the forward",
+                fix="remove it where training is meant",
+            )
+        ]
     if any(s.shape is not None and s.shape[-1] == 1 for s in attention_sites(case)):
         case.need(False, "there is one key only at this size, so queries and keys have no say")
     attention = _is_attention(case, dead)

@@ -47,6 +47,7 @@ def _judge(case: Case, call: Call, fit: Fit) -> Verdict | None:
     want = case.design.scale if case.design.scale is not None else (case.design.head_dim or fit.head_dim) ** -0.5
     if (
         abs(fit.slope / want - 1) < 2e-3
+        or (case.design.scale is None and abs(fit.slope * fit.head_dim**0.5 - 1) < 2e-3)  # the width that is contracted
         or fit.normalised
         or case.design.qk_norm
         or (fit.spread > 1e-3 and case.design.scale is None)
