@@ -1,6 +1,8 @@
 """`watch` in other people's loops: accumulation, checkpoints, TensorBoard, the Trainer of Hugging Face, Lightning; and what it costs."""
 
 import importlib.util
+import pathlib
+import runpy
 import statistics
 import sys
 import time
@@ -83,6 +85,50 @@ def tiny_gpt():
         vocab_size=24, n_positions=16, n_embd=32, n_layer=2, n_head=4, bos_token_id=1, eos_token_id=1
     )
     return built(lambda: transformers.GPT2LMHeadModel(config))
+
+
+def hugging_face(name):
+    """A model of two layers with random weights."""
+    tf = pytest.importorskip("transformers")
+    small = {
+        "vocab_size": 24,
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+    }
+    if name == "Bert":
+        return tf.BertForMaskedLM(tf.BertConfig(**small))
+    if name == "Llama with grouped heads":
+        return tf.LlamaForCausalLM(tf.LlamaConfig(**small, num_key_value_heads=2, max_position_embeddings=16))
+    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+    return tf.T5ForConditionalGeneration(tf.T5Config(vocab_size=24, **sizes, decoder_start_token_id=0))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "layers"), [("Bert", 2), ("Llama with grouped heads", 2), ("T5", 6)])
+def test_models_of_transformers_are_read_in_full_and_found_healthy(name, layers):
+    model = built(lambda: hugging_face(name))
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    with torch.random.fork_rng(), regard.watch(model, every=2) as run:
+        torch.manual_seed(0)
+        model.train()
+        for ids, _ in batches(8, padded=True):
+            loss = model(input_ids=ids, attention_mask=(ids != 0).long(), labels=ids.masked_fill(ids == 0, -100)).loss
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            run.step()  # the loss is the model's own
+    rows = [r for r in run.rows if "entropy" in r]
+    assert {r["layer"] for r in rows} == set(range(layers))
+    assert all(r["grad_query"] > 0 and r["grad_key"] > 0 and r["grad_value"] > 0 for r in rows)
+    assert all(r["heads"] == len(r["logit_std"]) == 4 and r["scale"] > 0 for r in rows)
+    assert [r["step"] for r in run.rows if "losses" in r] == [0, 2, 4, 6]
+    assert run.diagnosis().names() == []
+    assert run.diagnosis().notes == []
+    padding = [r["padding"] for r in run.rows if "padding" in r]
+    assert bool(padding) == (name != "Llama with grouped heads")  # padding behind a causal mask is not judged
+    assert all(p["pads_seen"] == 0 for p in padding)
 
 
 def texts(count, seed):
@@ -213,3 +259,12 @@ def test_the_smallest_model_pays_the_most_and_is_told():
     print(
         f"\nwidth 32, every=10: {100 * run.cost:.1f} % of the wall time; at every=50 about {20 * run.cost / (1 - run.cost):.1f} %"
     )
+
+
+def test_the_example_finds_nothing_in_the_right_run_and_the_temperature_in_the_wrong_one(tmp_path):
+    place = pathlib.Path(__file__).parents[2] / "examples" / "watch_training.py"
+    train_example = runpy.run_path(str(place))["train"]
+    with torch.random.fork_rng():
+        assert train_example(32**0.5, tmp_path / "right.jsonl").diagnosis().names() == []
+        wrong = train_example(32.0, tmp_path / "wrong.jsonl").diagnosis()
+    assert (wrong.names(), wrong.kinds()) == (["uniform_attention"], ["scale-dk-not-sqrt"])

@@ -1,4 +1,4 @@
-"""Rules on attention itself: saturated, uniform, equal heads, projections that do not learn, padding that is seen.
+"""Rules on the weights of attention: saturated, uniform, equal heads.
 
 Every rule asks for several records or for every head of a layer: a false alarm costs more than a miss.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from regard.recording.diagnosis import Cause, Symptom
-from regard.recording.diagnosis_run import Layer, Run, known, mean
+from regard.recording.diagnosis_run import Layer, Run, known
 
 FEW_KEYS = 8  # with fewer keys a largest weight near 1 means nothing
 SATURATED = 0.9  # mean largest weight of every head: at initialisation right models have 2 / keys to 0.3
@@ -17,6 +17,7 @@ SATURATED_STD = (
 )
 COLLAPSED_STD = 30.0  # later in a run: trained heads with a sink reach 5 to 10
 UNIFORM = 0.995  # of ln(keys), every head: 20 % spread of weights around their mean gives 0.995 at 50 keys
+UNIFORM_NAMED = 0.99  # where the scale is one of the known wrong ones: right initialisations of any width have 0.98
 UNIFORM_STEPS = 100  # before this, a small initialisation is still allowed to be flat
 FLAT_STD = 1e-4  # logits that are constant up to rounding
 COLD = 0.7  # of 1 / sqrt(head_dim): a scale below it is smaller than the usual one
@@ -24,8 +25,6 @@ HOT = 1.5
 SAME_SCALE = 0.02  # 2 % apart is the same factor; the nearest two named factors are further apart at any head_dim > 2
 EQUAL = 0.999  # similarity of row-centred logits: equal up to 0.1 %; heads that share a bias but not weights stay below 0.99
 LAST = 3  # records in a row in which a symptom must stand
-NO_GRADIENT = 1e-7  # of the values' gradient: below float32's resolution of it
-SEEN = 0.99
 
 
 def named_scale(scale: float | None, head_dim: int | None, width: int | None) -> tuple[str, str] | None:
@@ -95,9 +94,11 @@ def saturated(run: Run) -> list[Symptom]:
         "largest weight": layer.mean("max")[at], "logit std": layer.mean("logit_std")[at], "scale": scale,
         "1/sqrt(head_dim)": usual,
     }  # fmt: skip
-    title = f"Attention is saturated {'from the first step' if early else 'at the end'}: every query looks at one key, in {_names(found)}"
+    title = f"Attention is saturated {'from the first step' if early else 'at the end'}: every query looks at one key, in {names_of(found)}"
     return [
-        _symptom("saturated_attention", title, layer, [la.number for la, _ in found], causes, measured, layer.rows[at])
+        symptom_of(
+            "saturated_attention", title, layer, [la.number for la, _ in found], causes, measured, layer.rows[at]
+        )
     ]
 
 
@@ -118,7 +119,8 @@ def uniform(run: Run) -> list[Symptom]:
         last = layer.heads("entropy")[-LAST:]
         if len(last) < LAST or (layer.typical("keys") or 0) < FEW_KEYS:
             continue
-        if not all(heads and min(heads) >= UNIFORM for heads in last):
+        level = UNIFORM_NAMED if named_scale(*_scale_of(layer)) else UNIFORM
+        if not all(heads and min(heads) >= level for heads in last):
             continue
         reason = _why_uniform(layer)
         if reason is not None:
@@ -127,6 +129,13 @@ def uniform(run: Run) -> list[Symptom]:
         return []
     layer, (first, measured) = found[0]
     causes = [first]
+    if first.kind == "scale-dk-not-sqrt":
+        causes.append(
+            Cause(
+                "mu-P, which divides by head_dim on purpose",
+                "regard check MODEL with the scale declared (regard.Design)",
+            )
+        )
     if not first.kind.startswith("scale"):
         causes.append(Cause("the scale is far too small", "regard check MODEL --select ATT401", "scale-dk-not-sqrt"))
     causes += [
@@ -137,10 +146,12 @@ def uniform(run: Run) -> list[Symptom]:
         ),
         Cause("queries and keys do not learn", "regard check MODEL --select ATT702", "dead-qk"),
     ]
-    title = f"Attention is uniform: every key gets the same weight, in every head of {_names(found)}"
+    title = f"Attention is uniform: every key gets the same weight, in every head of {names_of(found)}"
     measured = {"entropy / ln(keys)": layer.mean("entropy")[-1], "logit std": layer.mean("logit_std")[-1]} | measured
     return [
-        _symptom("uniform_attention", title, layer, [la.number for la, _ in found], causes, measured, layer.rows[-LAST])
+        symptom_of(
+            "uniform_attention", title, layer, [la.number for la, _ in found], causes, measured, layer.rows[-LAST]
+        )
     ]
 
 
@@ -181,128 +192,18 @@ def equal_heads(run: Run) -> list[Symptom]:
               "regard check MODEL --select ATT703", "heads-collapsed"),
         Cause("one head's queries and keys were expanded or repeated to all", "regard check MODEL --select ATT311", "heads-not-independent"),
     ]  # fmt: skip
-    title = f"{len(twins)} heads are equal to one another in {_names(found)}: heads {', '.join(map(str, twins[:8]))}"
+    title = f"{len(twins)} heads are equal to one another in {names_of(found)}: heads {', '.join(map(str, twins[:8]))}"
     measured = {"similarity of logits": min(layer.heads("similarity")[-1][h] for h in twins)}
-    return [_symptom("equal_heads", title, layer, [la.number for la, _ in found], causes, measured, layer.rows[-LAST])]
-
-
-def do_not_learn(run: Run) -> list[Symptom]:
-    """Values learn and queries and keys do not; or no gradient reaches a layer at all."""
-    cut, off = [], []
-    for layer in run.layers:
-        rows = layer.rows[1:] if len(layer.rows) > LAST - 1 else layer.rows  # zero-initialised gates open after a step
-        roles, frozen = layer.typical("projections") or [], layer.typical("frozen") or []
-        if len(rows) < 2 or not {"query", "key", "value"} <= set(roles) or (layer.typical("keys") or 0) < 2:
-            continue
-        grads = {role: [r.get(f"grad_{role}") for r in rows] for role in ("query", "key", "value")}
-        learns = any(g for g in grads["value"] if g)
-        if learns and "value" not in frozen:
-            reason = _why_not(layer, rows, grads, frozen)
-            if reason is not None:
-                cut.append((layer, reason))
-        elif not frozen and all(g == 0 for role in grads.values() for g in role):
-            off.append((layer, None))
-    return _cut(cut) + _off(off)
-
-
-def _why_not(layer: Layer, rows, grads: dict[str, list], frozen: list[str]) -> Cause | None:
-    if "query" in frozen and "key" in frozen:
-        return Cause(
-            "requires_grad is False for their parameters",
-            "print([n for n, p in model.named_parameters() if not p.requires_grad])",
-            "gradient-cut",
-        )
-    largest = max(g for g in grads["value"] if g)
-    some = [g for role in ("query", "key") for g in grads[role] if g is not None]
-    if all(g is None for role in ("query", "key") for g in grads[role]):
-        return Cause(
-            "the graph is cut: detach(), no_grad() or .data between them and the weights",
-            "regard check MODEL --select ATT701",
-            "gradient-cut",
-        )
-    if some and max(some) <= NO_GRADIENT * largest:
-        one_hot = mean(layer.mean("max")) > SATURATED
-        text = (
-            "softmax is saturated, and its gradient is 0"
-            if one_hot
-            else "their gradient is exactly 0: both weights are zero, or the weights are not used"
-        )
-        return Cause(text, "regard check MODEL --select ATT7", "" if one_hot else "dead-qk")
-    moved = {
-        role: known(float("nan") if r.get(f"moved_{role}") is None else float(r[f"moved_{role}"]) for r in rows)
-        for role in grads
-    }
-    if len(moved["value"]) >= 2 and min(moved["value"]) > 0 and max(moved["query"] + moved["key"]) == 0:
-        return Cause(
-            "they have gradients and are not in the optimizer",
-            "count the parameters in optimizer.param_groups against model.parameters()",
-        )
-    return None
-
-
-def _cut(cut: list[tuple[Layer, Cause]]) -> list[Symptom]:
-    if not cut:
-        return []
-    layer, first = cut[0]
-    causes = [
-        first,
-        Cause("they are frozen or left out on purpose", "nothing; random attention is then what is trained"),
+    return [
+        symptom_of("equal_heads", title, layer, [la.number for la, _ in found], causes, measured, layer.rows[-LAST])
     ]
-    measured = {f"gradient of {role}": layer.typical(f"grad_{role}") for role in ("query", "key", "value")}
-    title = f"Queries and keys do not learn while values do, in {_names(cut)}"
-    return [_symptom("queries_and_keys_do_not_learn", title, layer, [la.number for la, _ in cut], causes,
-                     {k: v for k, v in measured.items() if v is not None}, layer.rows[0])]  # fmt: skip
 
 
-def _off(off: list[tuple[Layer, None]]) -> list[Symptom]:
-    if not off:
-        return []
-    layer = off[0][0]
-    causes = [
-        Cause("a gate or an output projection in front is zero and does not move: both factors of a product start at 0, or one is frozen",
-              "print the gate and its requires_grad; only one factor may start at zero", "gate-constant"),
-        Cause("the attention's result is not used", "regard check MODEL --select ATT303", "output-unused"),
-    ]  # fmt: skip
-    title = f"The loss does not depend on the attention of {_names(off)}: all its gradients are exactly 0"
-    return [_symptom("attention_not_trained", title, layer, [la.number for la, _ in off], causes, {}, layer.rows[0])]
-
-
-def padding_seen(run: Run) -> list[Symptom]:
-    """Real tokens attend to tokens that the author calls padding."""
-    judged = [(int(r["step"]), r["padding"]) for r in run.steps if r.get("padding")]
-    seen = [(step, p) for step, p in judged if p["pads_seen"] >= SEEN]
-    if len(judged) < 2 or len(seen) < len(judged):
-        return []
-    step, row = seen[0]
-    inverted = row["real_seen"] < 1 - SEEN
-    first = (
-        Cause(
-            "the mask has the wrong polarity: padding is kept and text is hidden",
-            "regard check MODEL --select ATT101",
-            "mask-inverted",
-        )
-        if inverted
-        else Cause(
-            "the padding mask is not passed on, or is ignored on this path",
-            "regard check MODEL --select ATT1",
-            "mask-ignored",
-        )
-    )
-    weak = Cause(
-        "the mask constant is too weak to hide anything", "regard check MODEL --select ATT101", "mask-fill-weak"
-    )
-    measured = {"share of tokens that are padding": row["share"], "share of real tokens seen": row["real_seen"]}
-    layer = next((la for la in run.layers if la.rows), None)
-    where = layer.where if layer is not None else ""
-    title = f"Real tokens attend to padding: {row['evidence']} marks it, and no attention layer hides it"
-    return [Symptom("padding_seen", title, step, [first, weak], [], where, measured)]
-
-
-def _names(found: list) -> str:
+def names_of(found: list) -> str:
     names = [layer.name for layer, _ in found]
     return names[0] if len(names) == 1 else f"{len(names)} layers, the first of them {names[0]}"
 
 
-def _symptom(name, title, layer: Layer, layers, causes, measured, row) -> Symptom:
+def symptom_of(name, title, layer: Layer, layers, causes, measured, row) -> Symptom:
     measured = {k: v for k, v in measured.items() if v is not None and not (isinstance(v, float) and math.isnan(v))}
     return Symptom(name, title, int(row["step"]), causes, layers, layer.where, measured)

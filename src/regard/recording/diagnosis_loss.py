@@ -25,7 +25,7 @@ def not_finite(run: Run) -> list[Symptom]:
     if place is None:
         return [_lost(run, first, [p for _, p in broken])]
     where, path = str(place.get("where", "")), place.get("path") or "the model"
-    measured = {"first step with a non-finite loss": first} if bad else {}
+    measured: dict[str, float] = {"first step with a non-finite loss": first} if bad else {}
     masked = float(place.get("masked_rows") or 0.0)
     if place["what"] == "input":
         title = f"The loss is not finite: the batch of step {step} has NaN or infinite values"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from regard.recording import diagnosis_heads, diagnosis_loss, diagnosis_modes, diagnosis_resources
+from regard.recording import diagnosis_heads, diagnosis_learning, diagnosis_loss, diagnosis_modes, diagnosis_resources
 from regard.recording.diagnosis import Diagnosis, Symptom
 from regard.recording.diagnosis_run import Row, Run, run_of
 
@@ -12,8 +12,8 @@ RULES = (
     diagnosis_loss.not_finite,
     diagnosis_modes.inference_differs,
     diagnosis_heads.saturated,
-    diagnosis_heads.do_not_learn,
-    diagnosis_heads.padding_seen,
+    diagnosis_learning.do_not_learn,
+    diagnosis_learning.padding_seen,
     diagnosis_heads.uniform,
     diagnosis_heads.equal_heads,
     diagnosis_modes.validation_behind,

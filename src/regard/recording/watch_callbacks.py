@@ -28,10 +28,10 @@ def for_trainer(**options: Any) -> Any:
     class WatchTrainer(TrainerCallback):
         """Follows a Trainer's steps."""
 
-        run: watch | None = None
+        run: Any = None
         _evaluating = False
 
-        def on_train_begin(self, args, state, control, model=None, **kwargs):
+        def on_train_begin(self, args, state, control, model: Any = None, **kwargs):
             self.run = watch(model, **options)
 
         def on_step_end(self, args, state, control, **kwargs):
@@ -79,7 +79,7 @@ def for_lightning(**options: Any) -> Any:
     class WatchLightning(Callback):
         """Follows a Lightning trainer's steps."""
 
-        run: watch | None = None
+        run: Any = None
 
         def on_train_start(self, trainer, pl_module):
             self.run = watch(pl_module, **options)

@@ -150,7 +150,8 @@ class Watcher:
             return
         self._observer.__exit__(None, None, None)
         seen, self.open = self.open, None
-        seen.unknown += self._observer.seen.unknown
+        texts = self._observer.seen.unknown
+        seen.unknown += [t for t in texts if not (seen.sites and "multiplied no values" in t)]  # the softmax of a loss
         seen.broken = seen.trail.first()  # now: after the update the parameters are not those of this pass
         self._observer, self._outermost = None, None
         loss = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)

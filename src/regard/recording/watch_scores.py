@@ -174,15 +174,17 @@ def _unexpanded(x: Tensor) -> Tensor:
     return x
 
 
-def _scale(site, logits, visible, B, H, n, t) -> float | None:
+def _scale(
+    site: Site, logits: Tensor | None, visible: Tensor, B: int, H: int, n: list[int], t: list[int]
+) -> float | None:
     """What q . k is multiplied by: a kernel's own argument, or by least squares over visible keys, row means removed."""
     prior = 1.0
     for factor in (*site.query_factors, *site.key_factors):
         prior *= float(factor)
     if site.kind in ("fused", "native_mha"):
         return None if site.scale is None else site.scale * prior
-    raw = _raw(site, B, H, n, t) if logits is not None else None
-    if raw is None or raw.shape != logits.shape:
+    raw = _raw(site, B, H, n, t)
+    if raw is None or logits is None or raw.shape != logits.shape:
         return None
     x, y = _centred(raw, visible), _centred(logits, visible)
     power = float((x * x).sum())
