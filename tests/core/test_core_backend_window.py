@@ -7,7 +7,7 @@ from test_core_attention_backends import allowed, run
 
 import regard
 from regard.core import local, local_blocks
-from regard.core.backends import kernel, window
+from regard.core.backends import kernel
 from regard.mask import causal, dilated, global_tokens, padding, sliding_window
 
 pytestmark = pytest.mark.skipif(
@@ -21,7 +21,6 @@ def blocks_of_a_few_rows():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local_blocks, "LEAST", 3)
         patch.setattr(local, "GROUP", 400)
-        patch.setattr(window, "GAIN", 0)
         yield
 
 

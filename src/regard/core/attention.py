@@ -29,7 +29,7 @@ class Choice:
 
     Attributes:
         name: The backend that is used.
-        reasons: For every backend that refuses: why, with the way out.
+        reasons: For every other backend that refuses, or would be slower: why, with the way out.
         repairs: What the backend changes in the form of the inputs, at no change of the result.
     """
 
@@ -69,7 +69,7 @@ def attention(
         softcap: c, for c * tanh(scores / c) before the bias.
         sink: (H,), a logit per head that joins the softmax and is dropped.
         dropout: Probability with which a weight is dropped, applied whenever it is not 0; torch's generator.
-        backend: "window", "sdpa" or "open"; None chooses by rule, see `explain_backend`.
+        backend: "window", "sdpa", "tiled" or "open"; None chooses by rule, see `explain_backend`.
 
     Returns:
         (B, H, T, Dv), the dtype of query. A row that sees no key is 0 and has gradient 0. NaN and inf in keys and values
@@ -103,7 +103,7 @@ def explain_backend(
 ) -> Choice:
     """Which backend `attention` would use for these arguments, and why not the others. Computes nothing."""
     call = prepare(query, key, value, mask=mask, bias=bias, scale=scale, softcap=softcap, sink=sink, dropout=dropout)
-    refusals = {backend.name: backend.refuses(call) for backend in BACKENDS}
+    refusals = {backend.name: backend.refuses(call) or backend.slower(call) for backend in BACKENDS}
     chosen = _first(call)
     reasons = {name: reason for name, reason in refusals.items() if reason is not None}
     dropped = ["mask dropped: it hides nothing in this call"] if mask is not None and call.mask is None else []
@@ -139,7 +139,8 @@ def attention_weights(
 
 
 def _first(call: Call) -> Backend:
-    return next(backend for backend in BACKENDS if backend.refuses(call) is None)
+    """The first backend that can and should; the last one always does."""
+    return next(b for b in BACKENDS if b.refuses(call) is None and b.slower(call) is None)
 
 
 def _forced(call: Call, name: str) -> Backend:

@@ -24,6 +24,10 @@ class Backend(Protocol):
         """Why this backend cannot compute the call, with the way out; None when it can."""
         ...
 
+    def slower(self, call: Call) -> str | None:
+        """Why another backend, further down the list, is the better choice for a call that this one can compute."""
+        ...
+
     def repairs(self, call: Call) -> list[str]:
         """What it changes in form, not in value, so that its kernel takes the call."""
         ...

@@ -14,6 +14,9 @@ from regard.core.backends import kernel
 from regard.core.call import Call
 from regard.core.transform import under_vmap
 
+AMX = getattr(torch.cpu, "_is_amx_tile_supported", bool)()  # a matrix unit for bfloat16
+FEW, FEW_MASKED = 512, 192  # tokens up to which it is faster to train in the open form (measured, CPU with AMX)
+
 
 class Fused:
     """One call of `torch.nn.functional.scaled_dot_product_attention`."""
@@ -38,6 +41,16 @@ class Fused:
             return "torch.vmap has no rule for torch's fused kernel and would run it sample by sample"
         if call.key.shape[2] == 0:
             return "there are no keys; the open form gives 0"
+        return None
+
+    def slower(self, call: Call) -> str | None:
+        T, S = call.sizes[2:]
+        most = FEW if call.mask is None and call.bias is None else FEW_MASKED
+        training = call.query.dtype == torch.bfloat16 and call.query.device.type == "cpu" and call.needs_grad
+        if training and AMX and not torch.compiler.is_exporting() and most**2 >= T * S:
+            return (
+                f"its backward in bfloat16 is slow on {T} x {S} weights per head; the matrix unit takes the open form"
+            )
         return None
 
     def repairs(self, call: Call) -> list[str]:

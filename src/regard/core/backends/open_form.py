@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.core.call import Call
+from regard.core.transform import under_vmap
 
 
 class OpenForm:
@@ -18,36 +19,61 @@ class OpenForm:
     def refuses(self, call: Call) -> str | None:
         return None
 
+    def slower(self, call: Call) -> str | None:
+        return None
+
     def repairs(self, call: Call) -> list[str]:
         return []
 
     def run(self, call: Call) -> Tensor:
-        weights = softmax_weights(call).to(call.value.dtype)
+        weights, dead = _weights(call)
+        weights = weights.to(call.value.dtype)
         if call.dropout > 0:
             weights = F.dropout(weights, call.dropout, training=True)
-        return grouped_matmul(weights, call.value)
+        output = grouped_matmul(weights, call.value)
+        return output if dead is None else output.masked_fill(dead, 0.0)
 
 
 def softmax_weights(call: Call) -> Tensor:
     """(B, H, t, S), float32 or float64: scale, softcap, bias, mask, softmax. A row that sees no key is 0."""
+    weights, dead = _weights(call)
+    return weights if dead is None else weights.masked_fill(dead, 0.0)
+
+
+def _weights(call: Call) -> tuple[Tensor, Tensor | None]:
+    """The weights, and (B, H, t, 1): the rows that see no key, which have any weights, and pass no gradient on."""
     scores = grouped_matmul(call.query * call.scale, call.key.mT)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if call.softcap is not None:
         scores = call.softcap * torch.tanh(scores / call.softcap)
+    attend = call.attend()
+    given = [x for x in (call.query, call.key, call.bias, attend) if x is not None]
+    fill = _filled if under_vmap(*given) else _fill
     if call.bias is not None:
         scores = scores + call.bias.to(scores.dtype)
-    attend = call.attend()
     if attend is not None:
-        scores = scores.masked_fill(~attend, float("-inf"))
+        scores = fill(scores, ~attend, float("-inf"))
     if call.sink is not None:
         sink = call.sink.to(scores.dtype)[None, :, None, None].expand(*scores.shape[:3], 1)
         scores = torch.cat([scores, sink], dim=-1)
-    if attend is None and call.bias is None:
-        weights = scores.softmax(dim=-1)
-    else:
-        nothing = (scores == float("-inf")).all(dim=-1, keepdim=True)
-        weights = scores.masked_fill(nothing, 0.0).softmax(dim=-1).masked_fill(nothing, 0.0)
-    return weights if call.sink is None else weights[..., :-1]
+    dead = None
+    if (attend is not None or call.bias is not None) and scores.shape[-1] > 0:
+        dead = scores.detach().amax(dim=-1, keepdim=True) == float("-inf")
+        scores = fill(scores, dead, 0.0)
+    weights = scores.softmax(dim=-1)
+    return (weights if call.sink is None else weights[..., :-1]), dead
+
+
+def _fill(scores: Tensor, where: Tensor, value: float) -> Tensor:
+    """In place and unseen by autograd: weights of 0 and outputs that are masked pass no gradient back anyway."""
+    with torch.no_grad():
+        scores.masked_fill_(where, value)
+    return scores
+
+
+def _filled(scores: Tensor, where: Tensor, value: float) -> Tensor:
+    """The same where `where` may have a batch axis that scores have not."""
+    return scores.masked_fill(where, value)
 
 
 def grouped_matmul(left: Tensor, right: Tensor) -> Tensor:

@@ -29,12 +29,13 @@ class Window:
         form = local_form(call.structure)
         if form is None:
             return "the mask is no window: it has no bound on both sides, or parts that only a table can tell"
-        T, S = call.query.shape[2], call.key.shape[2]
         if 0 in call.sizes or call.query.shape[3] == 0 or call.value.shape[3] == 0:
             return "there is nothing to compute in blocks"
-        reason = _unfit(call) or fused.BACKEND.refuses(call) or kernel.refuses(call)
-        if reason is not None:
-            return reason
+        return _unfit(call) or fused.BACKEND.refuses(call) or kernel.refuses(call)
+
+    def slower(self, call: Call) -> str | None:
+        form, T, S = local_form(call.structure), call.query.shape[2], call.key.shape[2]
+        assert form is not None
         keys = block_rows(form.left, form.right, T) + form.left + form.right
         if keys * GAIN > -(-S // form.step):
             return f"a block needs {keys} of {-(-S // form.step)} keys, so blocks are no faster than all keys at once"
