@@ -47,7 +47,7 @@ CALL = {
     "cache_position": r"(cache_?pos(ition)?s?|input_?pos|start_?(pos|index)?|offset|pos_?offset|position_?offset|seq_?offset|past_?len(gth)?|cur(rent)?_?pos|step|t0|pos)",
     "cache": r"(layer_)?past.*|.*cache.*|incremental_state|(kv_?|prev_?|recurrent_?|inference_?)(state|params)|prev_?(kv|keys?|values?)|kv_prev|memo|mems",
     "lengths": r"(?!(query|q|kv|past)_)(.*_)?(len|lens|lengths?|valid_?lens?|seq_?lens?|n_valid|num_valid|sizes)",
-    "mask": r"(?!.*head_?mask).*(mask|pad|padding|valid|keep|visible).*",
+    "mask": r"(?!.*(head_?mask|block_?mask|_fn$|_func$|mask_mod)).*(mask|pad|padding|valid|keep|visible).*",
     "bias": r".*(bias|rel_?pos|relative|pos_?emb|position_embeddings?|freqs?(_cis)?|rotary.*|rope|sin|cos|alibi).*",
     "positions": r"(position_?ids?|positions?|pos_?ids|coords?|timestamps?)",
     "grid": r"(hw|height|width|x_?size|spatial_?(shape|size)|input_resolution|resolution|size|shape)",
