@@ -120,7 +120,7 @@ CASES = [
         ShapeError,
         "keep of padding() is for 3 samples, but the call has 2",
     ),
-    ({"backend": "flash"}, BackendError, "there is no backend 'flash'; there are sdpa, open"),
+    ({"backend": "flash"}, BackendError, "there is no backend 'flash'; there are window, sdpa, tiled, open"),
     (
         {"backend": "sdpa", "softcap": 2.0},
         BackendError,
@@ -164,8 +164,10 @@ def test_rows_and_heads_that_are_not_there_are_refused():
 def test_what_the_fused_kernel_cannot_do_is_said_and_the_open_form_taken(changed, reason):
     arguments = {"query": query, "key": key, "value": value, **changed}
     choice = regard.explain_backend(**arguments)
-    assert (choice.name, choice.reasons) == ("open", {"sdpa": reason})
-    assert str(choice) == f"backend: open\n  not sdpa: {reason}"
+    assert (choice.name, choice.reasons["sdpa"]) == ("open", reason)
+    assert set(choice.reasons) == {"window", "sdpa", "tiled"}
+    assert str(choice).startswith("backend: open\n  not window: ")
+    assert f"\n  not sdpa: {reason}\n" in str(choice)
 
 
 def test_a_bias_that_needs_no_gradient_now_is_fused():

@@ -63,6 +63,8 @@ class Fused:
         strided = [name for name in ("query", "key", "value") if not _dense_last(getattr(call, name))]
         if strided:
             made.append(f"{', '.join(strided)} copied: the channels were not next to each other in memory")
+        if _folds(call):
+            made.append(f"the {call.group} heads of a group became rows: keys and values are read once, not repeated")
         form = call.structure
         if form.rest or form.documents or form.bound:
             odd = (*form.rest, *form.documents)
@@ -90,9 +92,20 @@ class Fused:
             return output[..., :Dv] if Dv < D else output
         causal = call.structure.causal and call.bias is None
         added, alive = (None, None) if causal else _lowered(call)
+        fold = _folds(call) and not causal
+        if fold:
+            query, added = _as_rows(query, key.shape[1]), None if added is None else _as_rows(added, key.shape[1])
         output = F.scaled_dot_product_attention(
-            query, key, value, added, call.dropout, is_causal=causal, scale=call.scale, enable_gqa=call.group > 1
+            query,
+            key,
+            value,
+            added,
+            call.dropout,
+            is_causal=causal,
+            scale=call.scale,
+            enable_gqa=not fold and call.group > 1,
         )
+        output = output.reshape(*call.query.shape[:3], -1) if fold else output
         output = output[..., :Dv] if Dv < D else output
         return output if alive is None else output.masked_fill(~alive, 0.0)
 
@@ -106,6 +119,16 @@ def dense_and_equally_wide(query: Tensor, key: Tensor, value: Tensor) -> tuple[T
     elif Dv > D:
         query, key = F.pad(query, (0, Dv - D)), F.pad(key, (0, Dv - D))
     return query, key, value
+
+
+def _folds(call: Call) -> bool:
+    """Whether the heads of a group are better rows: the one query of a decoding step, which reads its keys once then."""
+    return call.group > 1 and isinstance(call.query.shape[2], int) and call.query.shape[2] == 1
+
+
+def _as_rows(x: Tensor, kv_heads: int) -> Tensor:
+    """(B, H, 1, N) as (B, Hkv, G, N); one mask for all heads stays as it is."""
+    return x if x.shape[1] == 1 else x.reshape(x.shape[0], kv_heads, -1, x.shape[3])
 
 
 def _two_masks(call: Call) -> bool:
