@@ -104,9 +104,11 @@ def prepare(
     if sink is not None and tuple(sink.shape) != (H,):
         raise ShapeError(f"sink is one logit per query head, ({H},), got {tuple(sink.shape)}")
     bias = None if bias is None else _check_bias(bias, (B, H, T, key.shape[2]))
-    fitted = _fit(mask, query, key)
-    form = structure.of(fitted).within(T, key.shape[2])
-    fitted = None if form.empty else fitted
+    fitted, form = None, Structure()
+    if mask is not None:
+        fitted = _fit(mask, query, key)
+        form = structure.of(fitted).within(T, key.shape[2])
+        fitted = None if form.empty else fitted
     factor = float((D or 1) ** -0.5) if scale is None else scale
     return Call(query, key, value, fitted, form, bias, factor, softcap, sink, dropout)
 
@@ -153,9 +155,7 @@ def _check_bias(bias: Tensor, sizes: tuple[int, int, int, int]) -> Tensor:
     return four
 
 
-def _fit(mask: Mask | Tensor | None, query: Tensor, key: Tensor) -> Mask | None:
-    if mask is None:
-        return None
+def _fit(mask: Mask | Tensor, query: Tensor, key: Tensor) -> Mask:
     expression = mask if isinstance(mask, Mask) else from_bool(mask)
     B, H, T, _ = query.shape
     expression.places(T, key.shape[2], batch=B, heads=H, device=query.device)

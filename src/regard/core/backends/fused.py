@@ -91,7 +91,8 @@ class Fused:
             output, _ = kernel.forward(query, key, value, causal=True, added=added, scale=call.scale)
             return output[..., :Dv] if Dv < D else output
         causal = call.structure.causal and call.bias is None
-        added, alive = (None, None) if causal else _lowered(call)
+        free = causal or (call.mask is None and call.bias is None)
+        added, alive = (None, None) if free else _lowered(call)
         fold = _folds(call) and not causal
         if fold:
             query, added = _as_rows(query, key.shape[1]), None if added is None else _as_rows(added, key.shape[1])
@@ -134,8 +135,10 @@ def _as_rows(x: Tensor, kv_heads: int) -> Tensor:
 def _two_masks(call: Call) -> bool:
     """Whether the mask is causal from position 0 and key padding, which the kernel takes side by side."""
     form = call.structure
+    if not form.padding or call.bias is not None:
+        return False
     causal = form.left is None and form.right == 0 and isinstance(form.offset, int) and form.offset == 0
-    return causal and form.plain and len(form.padding) > 0 and call.bias is None and kernel.refuses(call) is None
+    return causal and form.plain and kernel.refuses(call) is None
 
 
 def _lowered(call: Call) -> tuple[Tensor | None, Tensor | None]:
