@@ -7,6 +7,7 @@ from torch import Tensor
 
 from regard.checks.case import Batch, Case
 from regard.checks.infer_cache import chunks, open_stream
+from regard.checks.sites import recorded
 from regard.checks.subject import untouched_globals
 from regard.intercept import Site, observe
 
@@ -103,18 +104,16 @@ def _step(full: Site, steps: list[Site], keys: list[int]) -> tuple[str | None, s
     if keys[-1] < full.key.shape[-2] if full.key is not None else False:
         allowed = full.visible()
         want = int(allowed.reshape(-1, *allowed.shape[-2:])[0][t].sum()) if allowed is not None else 0
-        have = int(last.visible().reshape(-1, last.key.shape[-2])[0].sum()) if last.visible() is not None else keys[-1]
+        seen = last.visible()
+        have = int(seen.reshape(-1, recorded(last.key).shape[-2])[0].sum()) if seen is not None else keys[-1]
         if want != have:
             return "window-off-by-one", f"the full call lets query {t} see {want} keys, the cached step {have}"
-    if _close(last.query[..., -1:, :], full.query[..., t : t + 1, :]) and _same_keys(last, full):
-        shift = (
-            (last.scores()[..., -1, :] - full.scores()[..., t, : last.scores().shape[-1]])
-            if last.scores() is not None and full.scores() is not None
-            else None
-        )
-        if shift is not None and float(shift.nan_to_num(0).abs().max()) > 1e-6:
-            allowed = full.visible().reshape(-1, *full.visible().shape[-2:])[0][t]
-            seen = last.visible().reshape(-1, last.visible().shape[-1])[0]
+    query, full_query = recorded(last.query)[..., -1, :], recorded(full.query)[..., t, :]
+    if _close(query, full_query) and _same_keys(last, full):
+        if _scores_differ(last, full, t):
+            allowed, seen = recorded(full.visible()), recorded(last.visible())
+            allowed = allowed.reshape(-1, *allowed.shape[-2:])[0][t]
+            seen = seen.reshape(-1, seen.shape[-1])[0]
             if int(seen.sum()) == 1 and bool(seen[0]) and seen.numel() > 1 and int(allowed.sum()) > 1:
                 return (
                     "causal-alignment",
@@ -129,7 +128,7 @@ def _step(full: Site, steps: list[Site], keys: list[int]) -> tuple[str | None, s
         return None, "queries, keys and scores agree; values or what follows do not"
     if _sorted_equal(last, full):
         return "cache-order", "the cached keys are those of the full call in another order"
-    if float((last.query[..., -1, :].norm(dim=-1) - full.query[..., t, :].norm(dim=-1)).abs().max()) < 1e-6:
+    if float((query.norm(dim=-1) - full_query.norm(dim=-1)).abs().max()) < 1e-6:
         return (
             "cache-rope-offset",
             "the step's query has the length of the full call's and another angle: its position is not past + i",
@@ -137,18 +136,28 @@ def _step(full: Site, steps: list[Site], keys: list[int]) -> tuple[str | None, s
     return "cache-rope-offset", "the step's query or keys differ from the full call's at the same position"
 
 
+def _scores_differ(step: Site, full: Site, t: int) -> bool:
+    """Between the step's one query and query t of the full call, over the keys that the step has."""
+    got, want = step.scores(), full.scores()
+    if got is None or want is None:
+        return False
+    return float((got[..., -1, :] - want[..., t, : got.shape[-1]]).nan_to_num(0).abs().max()) > 1e-6
+
+
 def _close(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and float((a - b).abs().max()) < 1e-6 * max(float(b.abs().max()), 1e-12)
 
 
 def _same_keys(step: Site, full: Site) -> bool:
-    n = step.key.shape[-2]
-    return _close(step.key, full.key[..., :n, :]) or _close(step.key, full.key[..., -n:, :])
+    key, full_key = recorded(step.key), recorded(full.key)
+    n = key.shape[-2]
+    return _close(key, full_key[..., :n, :]) or _close(key, full_key[..., -n:, :])
 
 
 def _sorted_equal(step: Site, full: Site) -> bool:
-    n = step.key.shape[-2]
-    if n > full.key.shape[-2]:
+    key, full_key = recorded(step.key), recorded(full.key)
+    n = key.shape[-2]
+    if n > full_key.shape[-2]:
         return False
-    a, b = step.key.reshape(-1, n, step.key.shape[-1])[0], full.key[..., :n, :].reshape(-1, n, full.key.shape[-1])[0]
+    a, b = key.reshape(-1, n, key.shape[-1])[0], full_key[..., :n, :].reshape(-1, n, full_key.shape[-1])[0]
     return _close(a.sum(-1).sort().values, b.sum(-1).sort().values)

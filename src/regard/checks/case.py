@@ -46,7 +46,7 @@ class Case:
     stochastic: bool = False  # eval gives other numbers with another seed
     dropout: float = 0.0
     seed: int = 0
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: dict[Any, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @property

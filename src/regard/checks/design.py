@@ -115,7 +115,7 @@ class Design:
         unknown = sorted(set(data) - known)
         if unknown:
             raise DesignError(f"{unknown[0]!r} is no declaration; known: {', '.join(sorted(known))}")
-        values = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
         return cls(**values)
 
     @classmethod

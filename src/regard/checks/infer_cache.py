@@ -118,9 +118,9 @@ def _annotated(case: Case, parameter: str) -> list[Callable[[], Any]]:
     annotation = case.subject.signature().parameters[parameter].annotation
     words = re.findall(r"\w+", annotation if isinstance(annotation, str) else str(annotation))
     named = [scope.get(w) for w in words] + [v for n, v in scope.items() if "cache" in n.lower() and inspect.isclass(v)]
-    return list(dict.fromkeys(
-            c for c in named if inspect.isclass(c) and c.__module__ not in ("builtins", "typing", "torch")
-        ))
+    return list(
+        dict.fromkeys(c for c in named if inspect.isclass(c) and c.__module__ not in ("builtins", "typing", "torch"))
+    )
 
 
 def _dynamic() -> Any:
@@ -170,9 +170,11 @@ class Stream:
 def open_stream(case: Case, use: CacheUse | None = None) -> Stream:
     """A stream with an empty cache on a copy of the subject."""
     use = use or case.cache
+    assert use is not None, "a case without a cache has nothing to stream through"
     module = case.subject.instance(fresh=True)
     stream = Stream(case, use, case.call, module)
     if use.style == "filled":
+        assert use.make is not None, "the style 'filled' comes with a maker of its cache"
         stream.state = use.make()
         if isinstance(stream.state, nn.Module):
             as_dtype(stream.state, case.subject.dtype)

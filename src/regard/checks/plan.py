@@ -203,7 +203,10 @@ def _size(name: str, sizes: list[str], grid: tuple[int, ...]) -> Any:
     if len(grid) == 1 and two_wanted:
         rows = max(d for d in range(1, int(grid[0] ** 0.5) + 1) if grid[0] % d == 0)
         grid = (rows, grid[0] // rows)
-    return grid[at] if at is not None and at < len(grid) else (grid if len(grid) > 1 else grid[0])
+    if at is not None and at < len(grid):
+        return grid[at]
+    first, *others = grid
+    return grid if others else first
 
 
 def _positions(tokens: dict[str, Tensor], dtype: torch.dtype) -> Tensor:

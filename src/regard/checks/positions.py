@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.checks.case import Batch, Case
-from regard.checks.sites import need_site, watch
+from regard.checks.sites import need_site, recorded, watch
 from regard.intercept import Site
 
 SAME = 1e-7
@@ -48,14 +48,10 @@ def places(case: Case, *, tokens: int | None = None) -> list[Places]:
 
 
 def _read(a: Site, b: Site) -> Places | None:
-    if (
-        a.query is None
-        or a.key is None
-        or a.scores() is None
-        or a.kind == "other"
-        or a.learned_keys
-        or a.learned_queries
-    ):
+    whole = a.scores()
+    if a.query is None or a.key is None or whole is None:
+        return None
+    if a.kind == "other" or a.learned_keys or a.learned_queries:
         return None
     if a.query.shape[-2] != a.key.shape[-2] or b.query is None or b.key is None:
         return None
@@ -64,8 +60,8 @@ def _read(a: Site, b: Site) -> Places | None:
     drift, drift2 = k - k[:, :1], k2 - k2[:, :1]
     fixed = float((drift - drift2).abs().max()) < SAME * max(float(drift.abs().max()), 1e-30)
     absolute = a.value is not None and a.value.shape[-2] == a.key.shape[-2] and _varies(_first(a.value))
-    scores = _first(a.scores()).clone()
-    seen = _first(a.visible().expand(a.scores().shape)) > 0
+    scores = _first(whole).clone()
+    seen = _first(recorded(a.visible()).expand(whole.shape)) > 0
     scores[~seen] = float("nan")
     dots = q @ (k if k.shape[0] == q.shape[0] else k[:1]).transpose(-1, -2)
     added = (

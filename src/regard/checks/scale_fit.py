@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.checks.call import Call
 from regard.checks.case import Case
-from regard.checks.sites import watch
+from regard.checks.sites import recorded, watch
 from regard.intercept import Site
 
 TRUST = 0.999
@@ -45,14 +45,12 @@ def _fit(a: Site, b: Site) -> Fit | None:
     if a.query is None or a.key is None or a.learned_keys or a.kind == "other":
         return None
     raw_a, raw_b, s_a, s_b = a.raw_scores(), b.raw_scores(), a.scores(), b.scores()
-    if (
-        any(t is None for t in (raw_a, raw_b, s_a, s_b))
-        or s_a.shape[:-1] != raw_a.shape[:-1]
-        or raw_a.shape != raw_b.shape
-    ):
+    if raw_a is None or raw_b is None or s_a is None or s_b is None:
+        return None
+    if s_a.shape[:-1] != raw_a.shape[:-1] or raw_a.shape != raw_b.shape:
         return None
     n = raw_a.shape[-1]
-    seen = (a.visible() & b.visible())[..., :n].expand(raw_a.shape)
+    seen = (recorded(a.visible()) & recorded(b.visible()))[..., :n].expand(raw_a.shape)
     x, y = (
         _centred(raw_a - raw_b, seen),
         _centred((s_a - s_b)[..., :n].nan_to_num(0.0, 0.0, 0.0).expand(raw_a.shape), seen),
@@ -125,9 +123,9 @@ def widths_of(case: Case, fit: Fit) -> dict[str, int]:
     out = {}
     for source in case.call.sources.values():
         out["the model width"] = source.width * source.heads
-    site = fit.site
-    if site.query.ndim == 4:
-        out["the inner width"] = site.query.shape[1] * fit.head_dim
-        out["the number of heads"] = site.query.shape[1]
+    query = recorded(fit.site.query)
+    if query.ndim == 4:
+        out["the inner width"] = query.shape[1] * fit.head_dim
+        out["the number of heads"] = query.shape[1]
     out["the number of keys"] = fit.keys
     return out

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.checks.call import Call
-from regard.checks.case import Batch, Case
+from regard.checks.case import Batch, Case, NotExercised
 from regard.checks.influence import replace_token
 from regard.checks.subject import clone, invoke, untouched_globals
 from regard.intercept import Seen, Site, observe
@@ -68,6 +68,17 @@ def need_site(case: Case, call: Call | None = None) -> list[Site]:
     sites = attention_sites(case, call)
     case.need(bool(sites), "no attention (q k^T, softmax, values) was seen inside")
     return sites
+
+
+def recorded(tensor: Tensor | None) -> Tensor:
+    """A tensor of a site, or of what a site computes, that the caller cannot do without.
+
+    Raises:
+        NotExercised: the interceptor could not record it.
+    """
+    if tensor is None:
+        raise NotExercised("not all of the attention inside was recorded")
+    return tensor
 
 
 def causal_matrix(weights: Tensor | None) -> bool:

@@ -61,7 +61,7 @@ class Subject:
     def __init__(self, obj: Callable[..., Any], *, seed: int = 0) -> None:
         self.seed = seed
         self.is_module = isinstance(obj, nn.Module)
-        self.pristine = copy.deepcopy(obj) if self.is_module else obj
+        self.pristine: Any = copy.deepcopy(obj) if self.is_module else obj
         self.moved: list[str] = []
         self.dtype = torch.float32
         self.stateful = False  # does a call change what the next call gives?

@@ -36,9 +36,10 @@ def bias_scaled(case: Case) -> list[Verdict]:
         before = watch(case, batch, call=call, extra={use.parameter: plain}).sites
         after = watch(case, batch, call=call, extra={use.parameter: moved}).sites
         for a, b in zip(before, after):
-            if a.scores() is None or b.scores() is None or a.scores().shape != b.scores().shape:
+            was, now = a.scores(), b.scores()
+            if was is None or now is None or was.shape != now.shape:
                 continue
-            delta = (b.scores() - a.scores()).double()[..., -1]
+            delta = (now - was).double()[..., -1]
             step = float(delta.mean())
             if float((delta - step).abs().max()) < 1e-6 and abs(step) > 1e-6 and abs(step + 2.0) > 1e-3:
                 out.append(

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from regard.checks.case import Case, Verdict
 from regard.checks.rule import rule
-from regard.checks.sites import need_site
+from regard.checks.sites import need_site, recorded
 from regard.intercept import Site
 
 
@@ -126,11 +126,12 @@ def _keys_forgotten(case: Case) -> Verdict | None:
 
 
 def _plain(site: Site) -> Tensor:
-    return site.raw_scores().double()
+    return recorded(site.raw_scores()).double()
 
 
 def _norms(site: Site) -> tuple[Tensor, Tensor]:
-    return site.query.double().norm(dim=-1, keepdim=True), site.key.double().norm(dim=-1, keepdim=True)
+    query, key = recorded(site.query), recorded(site.key)
+    return query.double().norm(dim=-1, keepdim=True), key.double().norm(dim=-1, keepdim=True)
 
 
 def _cosine(site: Site) -> Tensor:
@@ -145,8 +146,8 @@ def _wrong(site: Site) -> Tensor:
 
 def _explained(site: Site, model: Tensor) -> bool:
     """Do scores equal a factor per head times the model, at visible entries?"""
-    scores = site.logits.detach().double()
-    seen = site.visible().expand(scores.shape)
+    scores = recorded(site.logits).detach().double()
+    seen = recorded(site.visible()).expand(scores.shape)
     x, y = model[seen], scores[seen]
     if scores.ndim == 4 and bool(seen.all()):
         x, y = model.transpose(0, 1).flatten(1), scores.transpose(0, 1).flatten(1)

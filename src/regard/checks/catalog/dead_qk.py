@@ -26,10 +26,10 @@ def dead_queries_and_keys(case: Case) -> Verdict | None:
     """
     case.need(case.subject.is_module, "a function has no parameters")
     sites = watch(case, case.sample(), pristine=True).sites
-    sites = [s for s in sites if s.query is not None and s.key is not None]
-    case.need(bool(sites), "no queries and keys were seen inside")
-    for site in sites:
-        if float(site.query.abs().max()) == 0.0 and float(site.key.abs().max()) == 0.0:
+    pairs = [(s, s.query, s.key) for s in sites if s.query is not None and s.key is not None]
+    case.need(bool(pairs), "no queries and keys were seen inside")
+    for site, query, key in pairs:
+        if float(query.abs().max()) == 0.0 and float(key.abs().max()) == 0.0:
             dead = [n for n, g in gradients(case, pristine=True).items() if g is None or float(g.abs().max()) == 0.0]
             return Verdict(
                 "error",
@@ -78,7 +78,7 @@ def heads_differ(case: Case) -> Verdict | None:
     """
     case.need(case.subject.is_module, "a function has no parameters")
     sites = watch(case, case.sample(), pristine=True).sites
-    ready = [s for s in sites if s.weights() is not None and s.weights().ndim == 4 and s.weights().shape[1] > 1]
+    maps = [(s, w.double()) for s in sites if (w := s.weights()) is not None and w.ndim == 4 and w.shape[1] > 1]
     twin = _twin_sites(sites)
     if twin is not None:
         return Verdict(
@@ -92,9 +92,8 @@ def heads_differ(case: Case) -> Verdict | None:
             fix="make every head anew: ModuleList(Head() for _ in range(h))",
             example="as constructed",
         )
-    case.need(bool(ready), "no attention with a head axis was seen inside")
-    for site in ready:
-        weights = site.weights().double()
+    case.need(bool(maps), "no attention with a head axis was seen inside")
+    for site, weights in maps:
         spread = float((weights - weights[:, :1]).abs().max())
         flat = float((weights - weights.mean(-1, keepdim=True)).abs().max())
         if flat < 1e-9 or site.value is None:

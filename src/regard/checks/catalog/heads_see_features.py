@@ -6,7 +6,7 @@ import torch
 
 from regard.checks.case import Case, Verdict
 from regard.checks.rule import rule
-from regard.checks.sites import watch
+from regard.checks.sites import recorded, watch
 
 
 @rule("ATT311", kinds=("heads-not-independent",))
@@ -29,15 +29,14 @@ def heads_see_features(case: Case) -> Verdict | None:
     case.need(source.vocabulary is None and 1 < source.width <= 128, "features cannot be changed one by one")
     batch = case.sample()
     sites = watch(case, batch).sites
-    ready = [i for i, s in enumerate(sites) if s.query is not None and s.query.ndim == 4 and s.query.shape[1] > 1]
+    ready = [(i, q) for i, s in enumerate(sites) if (q := s.query) is not None and q.ndim == 4 and q.shape[1] > 1]
     case.need(bool(ready), "no queries with a head axis were seen")
-    index = ready[0]
-    base = sites[index].query
+    index, base = ready[0]
     reads = torch.zeros(base.shape[1], source.width, dtype=torch.bool)
     for f in range(source.width):
         moved = {n: x.clone() for n, x in batch.items()}
         moved[case.call.query][..., f] += 1.0
-        other = watch(case, moved).sites[index].query
+        other = recorded(watch(case, moved).sites[index].query)
         reads[:, f] = (other - base).abs().amax((0, 2, 3)) > 1e-9
     counts = reads.sum(-1)
     heads = reads.shape[0]

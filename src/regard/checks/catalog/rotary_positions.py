@@ -5,6 +5,7 @@ from __future__ import annotations
 from regard.checks.case import Case, Verdict
 from regard.checks.positions import Places, diagonal_spread, places
 from regard.checks.rule import rule
+from regard.checks.sites import recorded
 
 ALLOWED = 2e-5
 ROUGH = 0.02  # below: rounding of the angles; above: another formula
@@ -83,8 +84,8 @@ def rotary_axis(case: Case) -> Verdict | None:
     if any(p.rotary or p.absolute or p.added for p in found):
         return None
     for p in found:
-        heads = p.site.query.detach().double()
-        if heads.ndim == 4 and p.site.query.shape[1] > 1:
+        heads = recorded(p.site.query)
+        if heads.ndim == 4 and heads.shape[1] > 1:
             return Verdict(
                 "error", f"the source speaks of rotary positions ({said or 'declared'}), but queries and keys of identical tokens are equal at every place: the order of tokens has no effect",
                 kind="rope-wrong-axis", measured=0.0, allowed="a rotation along the tokens", where=p.site.where or None, example=f"{p.scores.shape[-1]} identical tokens", cause="the rotation runs along another axis (heads), or its result is not used", fix="rotate (B, H, T, D) along T: transpose before the rotation",

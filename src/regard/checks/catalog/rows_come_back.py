@@ -7,7 +7,7 @@ from torch import Tensor
 
 from regard.checks.case import Case, Verdict
 from regard.checks.rule import rule
-from regard.checks.sites import row_sources, watch
+from regard.checks.sites import recorded, row_sources, watch
 from regard.intercept import Site
 
 MOST_ROWS = 130
@@ -54,7 +54,8 @@ def rows_come_back(case: Case) -> list[Verdict]:
 def _feeds(output: Tensor, site: Site, items: int) -> Tensor | None:
     """(R, D): the one flat token that element (row, channel) feeds; -2 for none; None when an element feeds several."""
     tokens = output.shape[1]
-    feeds = torch.full((site.output.shape[:-1].numel(), site.output.shape[-1]), -2)
+    inside = recorded(site.output)
+    feeds = torch.full((inside.shape[:-1].numel(), inside.shape[-1]), -2)
     weight = torch.randn(output.shape[-1], generator=torch.Generator().manual_seed(3), dtype=output.dtype)
     for b in range(items):
         for t in range(tokens):
@@ -82,7 +83,7 @@ def _judge(case: Case, site: Site, query: Tensor, feeds: Tensor) -> Verdict | No
     share = float(wrong[known].double().mean())
     return Verdict(
         "error", f"the attention row computed for token {came % tokens} of item {came // tokens} ends in the output of token {went % tokens} of item {went // tokens}",
-        kind=kind, measured=f"{share:.0%} of the followed entries end elsewhere", allowed="0 %", example=f"{tokens} tokens, rows of shape {tuple(site.output.shape)}", where=site.where or None, cause=cause, fix=fix,
+        kind=kind, measured=f"{share:.0%} of the followed entries end elsewhere", allowed="0 %", example=f"{tokens} tokens, rows of shape {tuple(recorded(site.output).shape)}", where=site.where or None, cause=cause, fix=fix,
     )  # fmt: skip
 
 
@@ -96,7 +97,8 @@ def _cause(case: Case, site: Site, query: Tensor, feeds: Tensor, known: Tensor, 
             "the axis that holds batch and heads is folded in one order and unfolded in another",
             "unfold (B * H) as view(B, H, ...)",
         )
-    if whole and (site.output.ndim > 2 and site.output.shape[-2] < tokens):
+    inside = recorded(site.output)
+    if whole and inside.ndim > 2 and inside.shape[-2] < tokens:
         return (
             "window-reverse",
             "windows are put back with the permutation that took them apart, not with its inverse",

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from regard.checks.case import Case, Verdict
 from regard.checks.rule import rule
-from regard.checks.sites import need_site, row_sources
+from regard.checks.sites import need_site, recorded, row_sources
 
 
 def _learned(key: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -53,7 +53,7 @@ def visible_padding(case: Case) -> Verdict | None:
             else (weights > 1e-9)[None]
         )
         hidden = ~shown
-        real = (key >= 0) | (key == -1) | _learned(site.key, sources["key"].shape)[:part]
+        real = (key >= 0) | (key == -1) | _learned(recorded(site.key), sources["key"].shape)[:part]
         real = real.reshape(-1, real.shape[-1])
         if real.shape[0] != shown.shape[0]:
             real = real.repeat_interleave(max(1, shown.shape[0] // real.shape[0]), 0)

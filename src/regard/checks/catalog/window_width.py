@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from regard.checks.case import Case, Verdict
+from torch import Tensor
+
+from regard.checks.case import Case, NotExercised, Verdict
 from regard.checks.influence import influence
 from regard.checks.rule import rule
 
@@ -31,7 +33,8 @@ def window_width(case: Case) -> Verdict | None:
     case.need_determinism()
     declared = case.design.window if isinstance(case.design.window, int) else None
     named = declared or case.evidence.number(NAMES)
-    case.need(named is not None and 1 < named < 40, "no window size is known")
+    if named is None or not 1 < named < 40:
+        raise NotExercised("no window size is known")
     try:
         found = influence(case, tokens=3 * named + 3)
     except Exception:
@@ -55,6 +58,6 @@ def window_width(case: Case) -> Verdict | None:
     )  # fmt: skip
 
 
-def _sliding(sees, left: int) -> bool:
+def _sliding(sees: Tensor, left: int) -> bool:
     n = sees.shape[0]
     return all(int(sees[t].sum()) == min(t, left) + 1 for t in range(n))
