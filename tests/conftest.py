@@ -8,7 +8,8 @@ import shutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # small tensors: a second thread only waits, ten times as long on a busy machine
+# Small tensors: a second thread only waits, ten times as long on a busy machine.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

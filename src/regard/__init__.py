@@ -18,7 +18,20 @@ _HOME = {  # public name -> the file that defines it
     "watch": "regard.recording.watch",
     "insert": "regard.nn.insert",
 }
-_MODULES = ("mask", "bias", "position", "reference", "nn", "core", "checks", "views", "html", "recording", "intercept", "pytest")
+_MODULES = (
+    "mask",
+    "bias",
+    "position",
+    "reference",
+    "nn",
+    "core",
+    "checks",
+    "views",
+    "html",
+    "recording",
+    "intercept",
+    "pytest",
+)
 
 __all__ = ["__version__", *_HOME, *_MODULES]
 
