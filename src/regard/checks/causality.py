@@ -32,6 +32,8 @@ def causal_intent(case: Case, sees: Tensor) -> tuple[str | None, str]:
         return f"{name} is a causal triangle", "causal-missing"
     for pair in case.evidence.attributes:
         name, _, value = pair.partition("=")
+        if "decoder" in name and case.signature.masks:
+            continue  # such a flag often switches the cache only; the mask comes from the caller
         if constructor_role(name) == "causal" and value == "True":
             return f"{name}=True", "causal-missing"
     if any(call_role(n) in ("mask", "causal_option") for n in [*case.signature.masks, *case.signature.options]):

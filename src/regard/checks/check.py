@@ -103,6 +103,7 @@ def _examine(
         report.outcomes.append(_apply(case, r, report, where))
         if on_outcome is not None:
             on_outcome(report.outcomes[-1], report.findings[known:])
+    report.findings = list({(f.rule, f.message): f for f in report.findings}.values())
     report.findings.sort(key=lambda f: (RANK[f.level], f.rule))
     report.notes += case.notes
     report.inferred = inferred(case)

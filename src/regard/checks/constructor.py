@@ -138,7 +138,7 @@ def _arguments(obj: Any, parameters: list[inspect.Parameter], types: dict[str, A
 
 def _replaced(p: inspect.Parameter, role: str | None, plan: Plan) -> dict[str, Any]:
     """A value in place of a default that cannot be used as it is: a missing callable, a size made for large inputs."""
-    if p.default is None and role in ("window", "length", "grid"):
+    if p.default is None and role in ("window", "length", "grid", "layers"):
         return {p.name: SIZES[role]}
     if p.default is None:
         callables = {"norm": nn.LayerNorm, "act": nn.GELU}
@@ -232,7 +232,7 @@ def _of_class(hint: Any) -> Any:
 
 def _constructed(cls: Any) -> Any:
     """An instance by the likeliest plan that runs."""
-    for arguments in itertools.islice(candidates(cls, {}), 8):
+    for arguments in itertools.islice(candidates(cls, {}), len(PLANS)):
         try:
             return cls(**arguments)
         except Exception:  # the next plan is tried

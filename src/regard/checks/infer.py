@@ -174,14 +174,17 @@ def _source_candidates(
                 yield {names[0]: base, names[1]: context}
         return
     vocabulary = sizes.vocabulary(module)
+    collisions: list[dict[str, Source]] = []  # an axis could be taken for another: only when nothing else runs
     for layout, batch in itertools.product(layouts(module, plan, hint), BATCHES):
         if layout.axes == "BL" and vocabulary is None:
             continue
         for grid in _grids(module, layout):
             for width in _widths(module, layout, names, grid):
                 if len(grid) > 1 and (width in grid or set(grid) & set(sizes.widths(module)[:2])):
-                    continue  # an axis could be taken for another
-                yield from _with_context(module, names, layout, batch, grid, width, vocabulary)
+                    collisions += _with_context(module, names, layout, batch, grid, width, vocabulary)
+                else:
+                    yield from _with_context(module, names, layout, batch, grid, width, vocabulary)
+    yield from collisions
 
 
 def _with_context(
@@ -232,7 +235,8 @@ def layouts(module: Any, plan: dict[str, str], hint: str | None = None) -> list[
     else:
         order = ["BDHW", "BLD", "BKLD", "BHWD", "LD"]
     tail = ["BDTHW", "BTHWD", "BTLD", "BTHWLD"]
-    return [Layout(axes) for axes in dict.fromkeys([*([hint] if hint else []), *order, "BL", *tail])]
+    said = [hint] if hint else []
+    return [Layout(axes) for axes in dict.fromkeys([*said, *order, "BL", *tail])]
 
 
 def _grids(module: Any, layout: Layout) -> list[tuple[int, ...]]:

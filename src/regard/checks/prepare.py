@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from regard.checks import settle
-from regard.checks.build import builds, dropout_rate
+from regard.checks.build import builds, dropout_rate, parameter_count
 from regard.checks.call import Call
 from regard.checks.case import Case
 from regard.checks.declared import declared_call
@@ -20,10 +20,9 @@ from regard.checks.infer_mask import infer_masks
 from regard.checks.plan import read_signature
 from regard.checks.subject import Subject, describe_error
 
-BUILDS, SECONDS = (
-    8,
-    12.0,
-)  # instances tried until one can be called, and processor seconds after which no other is begun
+BUILDS = 16  # instances tried until one can be called
+SECONDS = 12.0  # of the processor, after which no other is begun
+MANY = 2_000_000  # parameters: a call takes long
 
 
 def prepare(obj: Any, *, design: Design | None = None, init: Mapping[str, Any] | None = None, seed: int = 0) -> Case:
@@ -42,24 +41,42 @@ def prepare(obj: Any, *, design: Design | None = None, init: Mapping[str, Any] |
 
 
 def _built_and_called(obj: Any, design: Design | None, init: dict[str, Any], seed: int) -> Case:
-    """The first instance for which a call runs: a class may be built with sizes that its forward refuses."""
-    start, refused = time.process_time(), []
+    """The first instance for which a call runs: a class may be built with sizes that its forward refuses.
+
+    Instances with many parameters wait until smaller ones have been tried.
+    """
+    start, refused, large = time.process_time(), [], []
     for made, arguments in itertools.islice(builds(obj, init, seed=seed), BUILDS):
         if refused and time.process_time() - start > SECONDS:
             break
-        subject = Subject(made, seed=seed)
-        signature = read_signature(subject.forward)
-        evidence = read_evidence(subject.pristine)
-        design = design or Design.from_comment(evidence.source) or Design()
-        try:
-            call = declared_call(subject, signature, design) or infer_call(subject, signature)
-        except NotCallable as error:
-            refused.append(error)
+        if parameter_count(made) > MANY:
+            large.append((made, arguments))
             continue
-        case = Case(subject, call, signature, evidence, design, seed=seed)
-        case.facts["init"] = arguments
-        return case
+        case = _called(made, arguments, design, seed, refused)
+        if case is not None:
+            return case
+    for made, arguments in large[:1]:
+        case = _called(made, arguments, design, seed, refused)
+        if case is not None:
+            return case
     raise refused[0]
+
+
+def _called(
+    made: Any, arguments: dict[str, Any], design: Design | None, seed: int, refused: list[NotCallable]
+) -> Case | None:
+    subject = Subject(made, seed=seed)
+    signature = read_signature(subject.forward)
+    evidence = read_evidence(subject.pristine)
+    design = design or Design.from_comment(evidence.source) or Design()
+    try:
+        call = declared_call(subject, signature, design) or infer_call(subject, signature)
+    except NotCallable as error:
+        refused.append(error)
+        return None
+    case = Case(subject, call, signature, evidence, design, seed=seed)
+    case.facts["init"] = arguments
+    return case
 
 
 def _settle(case: Case) -> None:

@@ -24,7 +24,7 @@ CONSTRUCTOR = {  # role -> pattern on the whole name; first match wins
     "num_heads": r"(n|num|nb|number_of)?_?(attention_|attn_|self_)?heads?(_num|_count|s)?|nhead|n_?h|h|num_attention_heads|heads?_num",
     "head_dim": r"(head_?(dim|size|width|channels)|dim_?(per_)?head|d_?head|d_?k|d_?v|d_?q|d_?kv|head_features|attn_head_dim|dim_(qk|v|k)|key_dim|value_dim|qk_dim|kdim|vdim)",
     "context_width": r"(context|cross|memory|kv|enc(oder)?|cond|y|source|src|text)_?(attention_)?(dim|width|channels|size|hidden_size|features)|dim_(context|kv|cond)",
-    "window": r"(window|win|local|attention_?window|block|chunk|bucket|patch|neighbou?rhood|halo|kernel)_?(size|width|len(gth)?|radius)?|ws|w_?size|k(ernel)?(_size)?|sliding_window|radius|block_?len",
+    "window": r"(window|win|local|attention_?window|block|chunk|bucket|patch|group|neighbou?rhood|halo|kernel)_?(size|width|len(gth)?|radius)?|ws|w_?size|k(ernel)?(_size)?|sliding_window|radius|block_?len",
     "shift": r"shift(_?size)?",
     "grid": r"(input_?|img_?|image_?|feat_?|fmap_?)?(resolution|res|size|fmap|hw|img_size|feature_size|spatial)|(img_?|image_?|input_?|feat_?|fmap_?)(h|w|height|width)|height|[hw]_s|resolutions?|fmap_?size|im_?size|size_hw",
     "length": r"(max_?)?(seq(uence)?_?)?(len(gth)?|positions?|tokens|ctx|context_?len(gth)?|seqlen|seq_len|block_size|n_ctx|num_patches|num_tokens|slots|cache_?size|cache_?len)|max_?(seq|len|pos|position|seq_len|length|position_embeddings|context|cache|cache_len|tokens).*|n_positions|seq_?len|n",

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
-BATCH = {"b", "bs", "bsz", "batch", "batch_size", "n_batch", "nb", "bn", "bsize", "num_batch"}
+BATCH = {"b", "bs", "bsz", "batch", "batch_size", "n_batch", "nb", "bn", "bsize", "num_batch", "_b"}
 CHANNELS = {
     "c",
     "ch",
@@ -95,6 +95,8 @@ def layout_hint(forward: Callable[..., Any], argument: str) -> str | None:
                 return "BDL"
             if names[0] in BATCH and names[2] in CHANNELS:
                 return "BLD"
+        if len(names) == 6 and names[0] in BATCH:  # rows and columns of windows, rows and columns in each
+            return "BTHWLD"
         if len(names) == 2 and names[0] in TOKENS and names[1] in CHANNELS:
             return "LD"
     return None

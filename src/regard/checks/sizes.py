@@ -25,7 +25,8 @@ def widths(module: Any) -> list[int]:
         return [8]
     score: Counter[int] = Counter()
     for name, value in _defaults(module):
-        score[value] += 1 + (constructor_role(name) == "width")
+        if constructor_role(name) == "width":
+            score[value] += 2
     for part in module.modules():
         for name, value in vars(part).items():
             if (
@@ -77,6 +78,15 @@ def _heads(module: nn.Module) -> list[int]:
 
 
 def _integers(module: Any) -> Iterator[int]:
+    """Numbers that the module keeps, then those that its constructor starts from."""
+    yield from _kept_integers(module)
+    if isinstance(module, nn.Module):
+        yield from (
+            n for name, n in _defaults(module) if constructor_role(name) in ("grid", "length", "window", "count")
+        )
+
+
+def _kept_integers(module: Any) -> Iterator[int]:
     for part in module.modules() if isinstance(module, nn.Module) else ():
         for name, value in vars(part).items():
             if name.startswith("_") or isinstance(part, (nn.Linear, nn.modules.conv._ConvNd)):
@@ -95,7 +105,8 @@ def lengths(module: Any) -> list[int]:
     """Token counts to try: general ones first, then what the module's own numbers suggest."""
     own = [n for n in dict.fromkeys(_integers(module)) if 2 <= n <= 512]
     small = [n * k for n in own if n <= 16 for k in (2, 3, n)]
-    return list(dict.fromkeys([*LENGTHS, *own, *small]))
+    with_class = [2 * n + 1 for n in own if n <= 64]  # frames of n tokens, and a class token
+    return list(dict.fromkeys([*LENGTHS, *own, *small, *with_class]))
 
 
 def grids(module: Any) -> list[tuple[int, int]]:

@@ -15,6 +15,7 @@ from rich.text import Text
 from regard.checks.report import Finding, Report
 from regard.checks.waivers import place_of
 
+FEW_REASONS = 3  # more reasons than this are folded into one line
 STYLE = {"error": "bold red", "warning": "yellow", "question": "cyan"}
 WIDEST = 100  # columns: longer lines are hard to read
 LABEL = 12
@@ -36,8 +37,7 @@ def write_report(report: Report, console: Console) -> None:
         console.print()
     for finding in report.waived:
         _block(console, "waived", f"{finding.rule} {finding.name}: {finding.waived}")
-    for reason, rules in _not_exercised(report).items():
-        _block(console, "not run", f"{', '.join(rules)}: {reason}" if reason else ", ".join(rules))
+    _write_not_exercised(console, _not_exercised(report))
     _notes(console, report)
     _block(console, "counts", counts_text(report))
     console.print()
@@ -189,6 +189,19 @@ def _not_exercised(report: Report) -> dict[str, list[str]]:
         if outcome.result == "not-exercised":
             by_reason[outcome.reason].append(outcome.rule)
     return by_reason
+
+
+def _write_not_exercised(console: Console, groups: dict[str, list[str]]) -> None:
+    """Every group while they are few; else the largest ones and how many rules the rest are."""
+    if len(groups) <= FEW_REASONS:
+        for reason, rules in groups.items():
+            _block(console, "not run", f"{', '.join(rules)}: {reason}" if reason else ", ".join(rules))
+        return
+    ranked = sorted(groups.items(), key=lambda item: -len(item[1]))[:FEW_REASONS]
+    total = sum(len(rules) for rules in groups.values())
+    rest = total - sum(len(rules) for _, rules in ranked)
+    shown = "; ".join(f"{len(rules)}: {reason}" for reason, rules in ranked)
+    _block(console, "not run", f"{total} rules. {shown}; {rest} for other reasons (--format json lists each)")
 
 
 def _notes(console: Console, report: Report) -> None:

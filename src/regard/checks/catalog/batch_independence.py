@@ -36,9 +36,10 @@ def batch_independence(case: Case) -> Verdict | None:
     if change <= case.big:
         return None
     kind, cause, fix = cause_of_cross_talk(case)
+    alone = case.call.free_batch
     return Verdict(
-        "error",
-        f"item 0 changes by {change:.2g} (relative) when only the other items of the batch are replaced",
+        "error" if alone else "question",
+        f"item 0 changes by {change:.2g} (relative) when only the other items of the batch are replaced" + ("" if alone else "; a single item does not run: does the caller compose the batch axis?"),
         kind=kind, measured=change, allowed=case.tolerance, cause=cause, fix=fix,
         example=f"batch {base.shape[0]}, length {next(iter(batch.values())).shape[1]}, random tokens",
     )  # fmt: skip

@@ -45,7 +45,10 @@ def _judge(case: Case, sees: Tensor, change: Tensor) -> Verdict | None:
     worst = float((change * ahead).max())
     t, s = (
         int(i)
-        for i in [*(change * ahead).argmax().unsqueeze(0).div(n, rounding_mode="floor").tolist(), int((change * ahead).argmax()) % n]
+        for i in [
+            *(change * ahead).argmax().unsqueeze(0).div(n, rounding_mode="floor").tolist(),
+            int((change * ahead).argmax()) % n,
+        ]
     )
     common = {
         "measured": worst, "allowed": case.tolerance,

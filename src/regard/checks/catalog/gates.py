@@ -27,55 +27,56 @@ def gate_shape(case: Case) -> Verdict | None:
     gate = read_gate(case)
     wanted = meant(case)
     unused = _unused_pool(case)
-    if (
-        wanted == "spatial"
-        and not gate.channel_flat
-        and not gate.spatially_flat
-        and not gate.pixelwise
-        and _one_map(case)
-        and _local(case, gate)
-    ):
-        return Verdict(
-            "error",
-            f"a spatial gate that is said to be one map ({_one_map(case)!r}) has another value for each of {gate.values.shape[1]} channels",
-            kind="spatial-gate-per-channel",
-            measured=float(gate.values[0, :, 0, 0].std()),
-            allowed="one value per pixel",
+    varies = not gate.spatially_flat and not gate.pixelwise
+    if wanted == "spatial" and varies and not gate.channel_flat and _one_map(case) and _local(case, gate):
+        return _map_per_channel(
+            gate,
+            f"a spatial gate that is said to be one map ({_one_map(case)!r})",
             cause="the last convolution has one map per channel (groups=channels) instead of one",
             fix="nn.Conv2d(channels, 1, k)",
-            example=f"{tuple(gate.x.shape)}",
         )
-    if (
-        wanted == "channel"
-        and not gate.spatially_flat
-        and not gate.pixelwise
-        and (_flat(gate.values, (2,)) or _flat(gate.values, (3,)))
-    ):
-        return Verdict(
-            "error",
-            "a channel gate has another value for each row or column: it is squeezed over one spatial axis only",
-            kind="channel-no-squeeze",
-            measured=float(gate.values.std((2, 3)).max()),
-            allowed="one value per channel",
-            cause="the mean runs over one axis",
-            fix="x.mean((2, 3))",
-            example=f"{tuple(gate.x.shape)}",
-        )
+    if wanted == "channel" and varies and (_flat(gate.values, (2,)) or _flat(gate.values, (3,))):
+        return _one_axis_only(gate)
     if gate.spatially_flat or gate.channel_flat or not gate.pixelwise:
         return None
     if wanted == "spatial":
-        return Verdict(
-            "error",
-            f"a spatial gate has another value for each of {gate.values.shape[1]} channels",
-            kind="spatial-gate-per-channel",
-            measured=float(gate.values[0, :, 0, 0].std()),
-            allowed="one value per pixel",
+        return _map_per_channel(
+            gate,
+            "a spatial gate",
             cause="the last convolution has C output channels instead of 1",
             fix="nn.Conv2d(channels, 1, 1)",
-            example=f"{tuple(gate.x.shape)}",
         )
+    return _not_squeezed(gate, "error" if wanted == "channel" or unused else "question", unused)
+
+
+def _map_per_channel(gate: Gate, what: str, *, cause: str, fix: str) -> Verdict:
+    return Verdict(
+        "error",
+        f"{what} has another value for each of {gate.values.shape[1]} channels",
+        kind="spatial-gate-per-channel",
+        measured=float(gate.values[0, :, 0, 0].std()),
+        allowed="one value per pixel",
+        cause=cause,
+        fix=fix,
+        example=f"{tuple(gate.x.shape)}",
+    )
+
+
+def _one_axis_only(gate: Gate) -> Verdict:
+    return Verdict(
+        "error",
+        "a channel gate has another value for each row or column: it is squeezed over one spatial axis only",
+        kind="channel-no-squeeze",
+        measured=float(gate.values.std((2, 3)).max()),
+        allowed="one value per channel",
+        cause="the mean runs over one axis",
+        fix="x.mean((2, 3))",
+        example=f"{tuple(gate.x.shape)}",
+    )
+
+
+def _not_squeezed(gate: Gate, level: str, unused: str | None) -> Verdict:
     words = f" although {unused} is constructed" if unused else ""
-    level = "error" if wanted == "channel" or unused else "question"
     return Verdict(
         level,
         f"the gate of a pixel depends on that pixel only{words}: nothing is squeezed over space"

@@ -17,14 +17,14 @@ QK = r"(^|\.|_)(q|k|query|key|wq|wk|to_q|to_k|q_proj|k_proj)"
 
 
 def gradients(
-    case: Case, *, pristine: bool = False, call: Call | None = None, number: int = 4
+    case: Case, *, pristine: bool = False, call: Call | None = None, number: int = 4, tokens: int | None = None
 ) -> dict[str, Tensor | None]:
     """Parameter name -> gradient of a random projection of the output; None where nothing arrives."""
     module = case.subject.instance(fresh=True)
     if pristine:
         module = as_dtype(copy.deepcopy(case.subject.pristine), case.subject.dtype).eval()
     call = call or case.call
-    out = case.run(case.sample(number, call=call), call=call, grad=True, module=module)
+    out = case.run(case.sample(number, call=call, tokens=tokens), call=call, grad=True, module=module)
     if not out.requires_grad:
         return {n: None for n, p in module.named_parameters() if p.requires_grad}
     generator = torch.Generator().manual_seed(5)
@@ -61,20 +61,11 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
         for n, g in gradients(case, call=case.cross).items():
             got[n] = got[n] if _arrives(got.get(n)) else g
     dead = [n for n, g in got.items() if not _arrives(g) and not _exempt(case, n, got)]
+    dead = [n for n in dead if n not in _used_when_longer(case, dead)] if dead else dead
     if not dead:
         return []
     if len(dead) == len(got) and not any(t.requires_grad for t in _graph(case)):
-        return [
-            Verdict(
-                "question",
-                "no gradient at all reaches the parameters: is it meant for inference only?",
-                kind="gradient-cut",
-                measured=f"0 of {len(got)} parameters",
-                allowed="all",
-                cause="torch.no_grad() or detach() around the forward",
-                fix="remove it where training is meant",
-            )
-        ]
+        return [_inference_only(len(got))]
     if any(s.shape is not None and s.shape[-1] == 1 for s in attention_sites(case)):
         case.need(False, "there is one key only at this size, so queries and keys have no say")
     attention = _is_attention(case, dead)
@@ -88,6 +79,8 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
         if attention == "qk"
         else "unused-parameters"
     )
+    if not never and _by_choice(case, dead):
+        return [_chosen(dead, len(got))]
     optional = len(attention_sites(case)) > 1 or bool(
         case.signature.extra_streams or case.signature.caches or case.signature.positions
     )
@@ -112,6 +105,62 @@ FIXES = {
     "gradient-cut": "remove detach(), .data or no_grad() on the way",
     "unused-parameters": "call it, or remove it",
 }
+
+
+def _inference_only(parameters: int) -> Verdict:
+    return Verdict(
+        "question",
+        "no gradient at all reaches the parameters: is it meant for inference only?",
+        kind="gradient-cut",
+        measured=f"0 of {parameters} parameters",
+        allowed="all",
+        cause="torch.no_grad() or detach() around the forward",
+        fix="remove it where training is meant",
+    )
+
+
+def _chosen(dead: list[str], parameters: int) -> Verdict:
+    return Verdict(
+        "question",
+        f"{', '.join(dead[:4])} act only through a choice of keys (top-k, hash, rounding) and get no gradient: is there a loss of their own?",
+        kind="gradient-cut",
+        measured=f"{len(dead)} of {parameters} parameters without gradient",
+        allowed="0",
+        example="a small change of them changes nothing, a large one does",
+        cause="a discrete choice",
+        fix="a loss of its own, or a straight-through estimator",
+    )
+
+
+def _used_when_longer(case: Case, dead: list[str]) -> set[str]:
+    """Parameters that get a gradient at a longer input: position tables, pools of several tokens."""
+    if not case.call.free_length:
+        return set()
+    found: set[str] = set()
+    for tokens in (32, 128):
+        try:
+            longer = gradients(case, tokens=tokens)
+        except Exception:
+            continue
+        found |= {n for n in dead if _arrives(longer.get(n))}
+    return found
+
+
+def _by_choice(case: Case, names: list[str]) -> bool:
+    """Does a large change of these parameters change the output, and a small one not?"""
+    if case.stochastic:
+        return False
+    batch, base = case.base
+    changes = []
+    for size in (1e-6, 3.0):
+        module = case.subject.instance(fresh=True)
+        generator = torch.Generator().manual_seed(12)
+        with torch.no_grad():
+            for name, p in module.named_parameters():
+                if name in names:
+                    p.add_(size * torch.randn(p.shape, generator=generator, dtype=p.dtype))
+        changes.append(case.difference(case.run(batch, module=module), base))
+    return changes[0] < 1e-12 and changes[1] > case.tolerance
 
 
 def _never_called(case: Case, dead: list[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from regard.checks.case import Case, Verdict
-from regard.checks.influence import Influence, influence
+from regard.checks.influence import Influence, influence, replace_token
 from regard.checks.rule import rule
 from regard.checks.sites import attention_sites
 from regard.intercept import Site
@@ -28,7 +28,7 @@ def output_sees_itself(case: Case) -> Verdict | None:
     base = influence(case)
     case.need(base.square, "as many outputs as tokens are needed")
     sites = attention_sites(case)
-    verdict = _judge(base, None, sites)
+    verdict = _judge(_twice(case, base), None, sites)
     if verdict is not None or not case.call.free_length:
         return verdict
     n = case.call.sources[case.call.query].tokens
@@ -43,6 +43,22 @@ def output_sees_itself(case: Case) -> Verdict | None:
     return None
 
 
+def _twice(case: Case, found: Influence) -> Influence:
+    """The same with another replacement of every token that seems to have no say in its own output: a feature may be shut."""
+    blind = (~found.sees.diagonal()).nonzero().flatten().tolist()
+    if not blind or len(blind) == found.sees.shape[0]:
+        return found
+    sees = found.sees.clone()
+    batch, base = case.base
+    size = max(float(base.abs().max()), 1e-12)
+    for t in blind:
+        for number in (501, 502, 503):
+            moved = {n: x.clone() for n, x in batch.items()}
+            replace_token(moved[case.call.query], 0, t, number=number + t, size=2.0)
+            sees[:, t] |= (case.run(moved)[0] - base[0]).abs().amax(-1) / size > case.tolerance
+    return Influence(found.change, sees)
+
+
 def _alone(found: Influence, sites: list[Site], n: int) -> Verdict | None:
     """Every output depends on its own token only, although the attention inside gives weight to others."""
     if n < 2 or bool((found.sees & ~torch.eye(n, dtype=torch.bool)).any()):
@@ -50,9 +66,7 @@ def _alone(found: Influence, sites: list[Site], n: int) -> Verdict | None:
     spread = [
         s
         for s in sites
-        if s.weights() is not None
-        and s.weights().shape[-1] >= n
-        and float(s.weights().double().amax(-1).mean()) < 0.999
+        if (w := s.weights()) is not None and w.shape[-1] >= n and float(w.double().amax(-1).mean()) < 0.999
     ]
     if not spread:
         return None

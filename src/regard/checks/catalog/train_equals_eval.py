@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from regard.checks.call import Call
 from regard.checks.case import Case, Verdict
 from regard.checks.influence import influence
 from regard.checks.masks import keep_pattern, real_rows
+from regard.checks.no_dropout import NoDropout
 from regard.checks.roles import constructor_role
 from regard.checks.rule import rule
 from regard.checks.subject import Subject
@@ -28,31 +28,6 @@ def without_dropout(case: Case) -> Any:
             if isinstance(value, float) and constructor_role(name) == "dropout":
                 setattr(part, name, 0.0)
     return module
-
-
-class NoDropout(TorchFunctionMode):
-    """Every call of torch's dropout functions and kernels gets a rate of 0, whatever attribute the rate is kept in."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
-        name = getattr(func, "__name__", "")
-        if name in (
-            "dropout",
-            "dropout1d",
-            "dropout2d",
-            "dropout3d",
-            "alpha_dropout",
-            "feature_dropout",
-            "dropout_",
-            "feature_alpha_dropout",
-        ):
-            return args[0] if args else kwargs["input"]
-        if name == "scaled_dot_product_attention":
-            args = (*args[:4], 0.0, *args[5:]) if len(args) > 4 else args
-            kwargs["dropout_p"] = 0.0
-            if len(args) > 4:
-                kwargs.pop("dropout_p")
-        return func(*args, **kwargs)
 
 
 def _batch_statistics(subject: Subject) -> bool:
