@@ -14,8 +14,9 @@ from regard.core.backends import kernel
 from regard.core.call import Call
 from regard.core.transform import under_vmap
 
-AMX = getattr(torch.cpu, "_is_amx_tile_supported", bool)()  # a matrix unit for bfloat16
-FEW, FEW_MASKED = 512, 192  # tokens up to which it is faster to train in the open form (measured, CPU with AMX)
+# Whether the processor multiplies bfloat16 itself; `bool()` is False, for a torch that has no such question.
+MULTIPLIES = any(getattr(torch.cpu, f"_is_{unit}_supported", bool)() for unit in ("amx_tile", "avx512_bf16"))
+FEW, FEW_MASKED = 384, 192  # tokens up to which it then is faster to train in the open form (measured)
 
 
 class Fused:
@@ -47,10 +48,8 @@ class Fused:
         T, S = call.sizes[2:]
         most = FEW if call.mask is None and call.bias is None else FEW_MASKED
         training = call.query.dtype == torch.bfloat16 and call.query.device.type == "cpu" and call.needs_grad
-        if training and AMX and not torch.compiler.is_exporting() and most**2 >= T * S:
-            return (
-                f"its backward in bfloat16 is slow on {T} x {S} weights per head; the matrix unit takes the open form"
-            )
+        if training and MULTIPLIES and not torch.compiler.is_exporting() and most**2 >= T * S:
+            return f"its backward in bfloat16 is slow on {T} x {S} weights per head; the open form is faster"
         return None
 
     def repairs(self, call: Call) -> list[str]:
