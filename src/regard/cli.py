@@ -143,6 +143,25 @@ def diagnose(
     raise typer.Exit(_refusing(lambda: diagnose_session(file, against, format)))
 
 
+@app.command()
+def view(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL_OR_CAPTURE", help="a saved capture, a model folder, or a package that carries one"
+        ),
+    ],
+    text: Annotated[str | None, typer.Option(help="what the model reads")] = None,
+    out: Annotated[Path, typer.Option(help="where the page goes")] = Path("attention.html"),
+    level: Annotated[str, typer.Option(help="full, rows or summary")] = "full",
+    language: Annotated[str, typer.Option(help="of the page: auto, en or zh")] = "auto",
+) -> None:
+    """Write what a model attends to as one offline page."""
+    from regard.cli_view import say, view_session
+
+    say(_refusing(lambda: view_session(source, text, out, level, language)))
+
+
 def _refusing(work):
     """Run, and turn what regard refuses into one sentence on stderr and exit status 2."""
     from regard.core.errors import RegardError
