@@ -16,3 +16,4 @@ from regard.core.mask import (
     to_additive as to_additive,
     to_torch_mha as to_torch_mha,
 )
+from regard.core.mask.packed import from_cu_seqlens as from_cu_seqlens, to_cu_seqlens as to_cu_seqlens

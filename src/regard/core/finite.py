@@ -17,6 +17,7 @@ from torch import Tensor
 
 from regard.core.call import Call
 from regard.core.local_form import local_form, seen_in_band, seen_locally
+from regard.core.packed import parts, seen_in_parts
 
 AT_ONCE = 1 << 20  # numbers looked at together: what is held beside the call
 
@@ -64,6 +65,9 @@ def _seen(call: Call, mark: Tensor) -> Tensor:
         keep = call.structure.key_mask(call.places())
         found = seen_locally(local, mark != 0, None if keep is None else keep[:, :, 0], call.query.shape[2])
         return _as_mark(found, mark)
+    found = parts(call) if call.structure.documents and call.rows is None else None
+    if found is not None:
+        return _as_mark(seen_in_parts(call, found, mark != 0), mark)
     attend = call.attend()
     assert attend is not None  # a call without a mask has an empty structure
     bad = mark != 0

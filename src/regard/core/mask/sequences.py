@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.core.errors import MaskError, ShapeError
 from regard.core.mask.expression import Mask
 from regard.core.mask.places import Places, check_offset
+from regard.core.mask.spans import remember_documents, remember_lengths, remember_padding
 from regard.core.mask.tree import leaf
 from regard.core.mask.values import readable
 
@@ -30,7 +31,9 @@ def padding(keep: Tensor | None = None, *, lengths: Tensor | Sequence[int] | Non
     if (keep is None) == (lengths is None):
         raise MaskError("padding() takes keep or lengths, and exactly one of them")
     if lengths is not None:
-        return Lengths(_counted(lengths))
+        counts = _counted(lengths)
+        remember_lengths(counts)
+        return Lengths(counts)
     if not isinstance(keep, Tensor):
         raise MaskError(f"keep of padding() must be a bool tensor (B, S), got {type(keep).__name__}")
     if keep.dtype != torch.bool:
@@ -40,6 +43,7 @@ def padding(keep: Tensor | None = None, *, lengths: Tensor | Sequence[int] | Non
         )
     if keep.ndim != 2:
         raise MaskError(f"keep of padding() must be (B, S), got shape {tuple(keep.shape)}")
+    remember_padding(keep)
     return Padding(keep)
 
 
@@ -54,6 +58,7 @@ def documents(ids: Tensor, *, offset: int | Tensor | None = None) -> Mask:
         got = f"{ids.dtype} of shape {tuple(ids.shape)}" if isinstance(ids, Tensor) else type(ids).__name__
         raise MaskError(f"ids of documents() must be an integer tensor (B, S) or (S,), got {got}")
     check_offset("documents", offset)
+    remember_documents(ids)
     return Documents(ids, offset)
 
 
