@@ -23,14 +23,18 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def row(name: str, ours: Step, peer: Step, target: float, *, rounds: int) -> dict:
+def row(name: str, ours: Step, peer: Step, target: float, *, rounds: int, where: Tensor | None = None) -> dict:
     """Measure one comparison: one round that does not count, then `rounds` in which the two take turns.
+
+    Args:
+        where: bool, broadcastable to the outputs: the numbers that must agree; None for all.
 
     Returns:
         `name`, `ours` and `peer` (milliseconds), `ratio` (peer / ours: above 1, ours is faster), `target` (of the ratio),
         `verdict` ("pass" or "fall-short"), `difference` (largest, between the tensors that the two return).
     """
-    difference = max(float((a.detach() - b.detach()).abs().max()) for a, b in zip(ours(), peer(), strict=True))
+    apart = [(a.detach() - b.detach()).abs() for a, b in zip(ours(), peer(), strict=True)]
+    difference = max(float((x if where is None else x * where).max()) for x in apart)
     times = [(seconds(ours), seconds(peer)) for _ in range(rounds)]
     fast, slow = (sorted(column)[rounds // 4] for column in zip(*times, strict=True))
     return verdict(name, fast * 1e3, slow * 1e3, slow / fast, target, difference)

@@ -70,17 +70,25 @@ def attend_in_parts(call: Call, found: list[Part], run: Callable[[Call], Tensor]
     B, H, T, _ = call.sizes
     Dv = call.value.shape[3]
     samples = [[x.unsqueeze(0) for x in tensor.unbind(0)] for tensor in (call.query, call.key, call.value)]
+    done = [
+        [(part, run(_call_of(call, part, *(x[b] for x in samples)))) for part in found if part.sample == b]
+        for b in range(B)
+    ]
+    dtype = next((output.dtype for row in done for _, output in row), call.query.dtype)  # autocast may have changed it
+    if not torch.is_grad_enabled():
+        joined = call.query.new_zeros(B, H, T, Dv, dtype=dtype)
+        for part, output in (pair for row in done for pair in row):
+            joined[part.sample, :, slice(*part.queries)] = output[0]
+        return joined
     rows = []
-    for b in range(B):
-        query, key, value = (column[b] for column in samples)
-        done, at = [], 0
-        for part in (p for p in found if p.sample == b):
+    for row in done:  # joined and not written in place: a write in place would copy the whole in the backward
+        pieces, at = [], 0
+        for part, output in row:
             begin, end = part.queries
-            done += [query.new_zeros(1, H, begin - at, Dv)] if begin > at else []
-            done.append(run(_call_of(call, part, query, key, value)))
+            pieces += [call.query.new_zeros(1, H, begin - at, Dv, dtype=dtype), output]
             at = end
-        done += [query.new_zeros(1, H, T - at, Dv)] if at < T else []
-        rows.append(done[0] if len(done) == 1 else torch.cat([x.to(done[-1].dtype) for x in done], dim=2))
+        pieces.append(call.query.new_zeros(1, H, T - at, Dv, dtype=dtype))
+        rows.append(torch.cat([x for x in pieces if x.shape[2] > 0], dim=2) if T else pieces[-1])
     return torch.cat(rows)
 
 
