@@ -29,12 +29,13 @@ def steps(dtype: torch.dtype, rounds: int, *, heads: int = 32, kv_heads: int = 8
         return attention(query, key, value)
 
     def joined(query: Tensor, new: Tensor) -> Tensor:
-        grown = [torch.cat([x, new], dim=2) for x in past]
-        return sdpa(query, *grown, enable_gqa=True)
+        all_keys, all_values = (torch.cat([x, new], dim=2) for x in past)
+        return sdpa(query, all_keys, all_values, enable_gqa=True)
 
     def repeated(query: Tensor, new: Tensor) -> Tensor:
-        grown = [torch.cat([x, new], dim=2).repeat_interleave(heads // kv_heads, dim=1) for x in past]
-        return sdpa(query, *grown)
+        grown = (torch.cat([x, new], dim=2).repeat_interleave(heads // kv_heads, dim=1) for x in past)
+        all_keys, all_values = grown
+        return sdpa(query, all_keys, all_values)
 
     kind = str(dtype).removeprefix("torch.")
     peers = (("torch.cat and enable_gqa", joined, 2.5), ("torch.cat and repeat", repeated, 12.0))
