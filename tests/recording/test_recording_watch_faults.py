@@ -110,6 +110,26 @@ def test_heads_with_one_bias_and_weights_of_their_own_are_not_equal():
     assert watch_run(built(lambda: Tagger(Biased)), batches(40)).names() == []
 
 
+def test_heads_that_share_a_mask_of_a_finite_constant_are_not_equal():
+    class Shifted(Attention):
+        """As Swin: -100 between two halves, beside which small queries and keys are a thousandth."""
+
+        def __init__(self):
+            super().__init__()
+            for layer in (self.q_proj, self.k_proj):
+                nn.init.normal_(layer.weight, std=0.02)
+
+        def forward(self, x, keep=None):
+            q, k, v = (p(x).unflatten(-1, (4, -1)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
+            half = torch.arange(x.shape[1]) < x.shape[1] // 2
+            apart = -100.0 * (half[:, None] != half)
+            return self.out_proj(
+                ((q @ k.transpose(-1, -2) / 8**0.5 + apart).softmax(-1) @ v).transpose(1, 2).flatten(-2)
+            )
+
+    assert watch_run(built(lambda: Tagger(Shifted)), batches(8), every=2, lr=1e-5).names() == []
+
+
 @pytest.mark.parametrize(("fault", "kind"), [("padding ignored", "mask-ignored"), ("mask inverted", "mask-inverted")])
 def test_padding_that_is_seen(fault, kind):
     only(watch_run(built(lambda: Tagger(lambda: Attention(fault))), batches(40, padded=True)), "padding_seen", kind)

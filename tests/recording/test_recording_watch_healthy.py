@@ -99,6 +99,7 @@ def test_nothing_is_left_behind_on_the_model_or_on_torch():
         train(model, batches(2), run)
         model(next(batches(1))[0])  # hooks are up, and the run is left in the middle of a step
     assert (dict(module._global_forward_hooks), dict(module._global_forward_pre_hooks)) == before
+    assert not module._global_forward_hooks_with_kwargs
     for part in model.modules():
         assert not part._forward_hooks
         assert not part._forward_pre_hooks

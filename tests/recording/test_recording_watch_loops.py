@@ -7,6 +7,7 @@ import statistics
 import sys
 import time
 import types
+import warnings
 
 import pytest
 import torch
@@ -50,6 +51,27 @@ def test_recomputation_under_gradient_checkpointing_is_not_taken_for_another_pas
     assert losses == expected
     assert all(row["grad_query"] > 0 for row in run.rows if "entropy" in row)
     assert sorted({row["layer"] for row in run.rows if "layer" in row}) == [0, 1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_compiled_model_is_watched_and_trains_as_without(whole):
+    def run_of(watching):
+        model = built(lambda: Tagger(Fused))
+        compiled = torch.compile(model, backend="eager")
+        run = regard.watch(compiled if whole else model, every=2) if watching else None
+        with warnings.catch_warnings():
+            if not whole:  # watching the inside of a compiled model: torch says that hooks are up
+                warnings.simplefilter("ignore")
+            losses = train(compiled, batches(5), run)
+        if run is not None:
+            run.close()
+        return losses, run
+
+    (expected, _), (losses, run) = run_of(False), run_of(True)
+    assert losses == pytest.approx(expected, rel=1e-5)
+    assert [(r["step"], r["layer"]) for r in run.rows if "entropy" in r] == [(s, n) for s in (0, 2, 4) for n in (0, 1)]
+    assert all(r["grad_query"] > 0 for r in run.rows if "entropy" in r)
 
 
 def test_a_model_called_through_its_parts_is_seen():

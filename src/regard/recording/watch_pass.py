@@ -7,6 +7,7 @@ model would not. Nothing that the model computes is touched.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from regard.recording.watch_padding import Padding, SiteMask
 from regard.recording.watch_scores import SiteScores, score_site
 from regard.recording.watch_trail import Trail, first_tensor
 
+_WITH_KWARGS: dict[int, bool] = getattr(torch.nn.modules.module, "_global_forward_hooks_with_kwargs", {})
 PASSES = 2  # forward passes of one step that are looked at; gradient accumulation repeats the same
 EVAL_PASSES = 3  # of one validation: enough to see a cache grow twice
 
@@ -88,20 +90,29 @@ class Watcher:
         """Look at the next `passes` forward passes."""
         self.left, self.validating = passes, validating
         if not self._handles:
+            if any("_orig_mod" in m._modules for m in self.model.modules()):
+                # torch warns of hooks that see the compiled model too: ours mean to
+                warnings.filterwarnings("ignore", "Using `torch.compile.module.` when there are global hooks")
             self._thread = threading.get_ident()
+            before, after = torch.compiler.disable(self._before), torch.compiler.disable(self._after)
             self._handles = [
-                register_module_forward_pre_hook(self._before),
-                register_module_forward_hook(self._after, with_kwargs=True, always_call=True),
+                register_module_forward_pre_hook(before),  # pyright: ignore[reportArgumentType]
+                register_module_forward_hook(after, with_kwargs=True, always_call=True),  # pyright: ignore[reportArgumentType]
             ]
 
     def stop(self) -> None:
         for handle in [*self._handles, *self._leftover]:
             handle.remove()
+            _WITH_KWARGS.pop(handle.id, None)  # torch leaves this one entry behind, and compiled models warn of it
         self._handles, self._leftover, self.left = [], [], 0
         self._close(None)
 
+    def _ours(self, module: nn.Module) -> bool:
+        """Whether a module is part of the model, or the model compiled: what is opened before compiled code runs is seen."""
+        return id(module) in self.inside or id(module._modules.get("_orig_mod")) in self.inside
+
     def _before(self, module: nn.Module, args: tuple) -> None:
-        if id(module) not in self.inside or threading.get_ident() != self._thread:
+        if not self._ours(module) or threading.get_ident() != self._thread:
             return
         if self.open is None:
             recomputing = torch._C._current_autograd_node() is not None  # gradient checkpoints run again in backward
@@ -131,7 +142,7 @@ class Watcher:
     def _after(self, module: nn.Module, args: tuple, *rest: Any) -> None:
         """rest: (kwargs, output); torch leaves kwargs out after an error in forward, where output is None."""
         kwargs, output = rest if len(rest) == 2 else ({}, None)
-        if self.open is None or threading.get_ident() != self._thread or id(module) not in self.inside:
+        if self.open is None or threading.get_ident() != self._thread or not self._ours(module):
             return
         with torch.no_grad():
             self.open.trail.add(

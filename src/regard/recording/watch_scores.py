@@ -47,7 +47,7 @@ def score_site(site: Site) -> SiteScores | None:
     per_head: `logit_std` (within a row, over the keys it may see), `logit_max` (largest absolute value), `entropy` (divided by ln of
     the number of allowed keys; rows with one are left out), `max` (mean of the largest weight), `first` and `last` (weight on key
     0 and on key S - 1), `ahead` (weight on keys after the query's own place), `similarity` (to the most similar other head:
-    1 - |l - m| / (|l| + |m|) of the row-centred logits l and m, 1 = equal).
+    1 - |l - m| / (|l| + |m|) of the row-centred logits l and m and of their q . k, the smaller; 1 = equal).
     """
     shape = site.shape
     if shape is None or min(shape) == 0:
@@ -62,11 +62,14 @@ def score_site(site: Site) -> SiteScores | None:
     if weights is None:
         weights = torch.softmax(_known(logits), -1)
     masked, seen = _masks(site, B, H, t)
+    per_head = _per_head(logits, weights, visible, t, T)
+    if logits is not None:
+        per_head["similarity"] = _alike(logits, _raw(site, B, H, n, t), visible)
     q = site.query
     return SiteScores(
         samples=B, heads=H, queries=T, keys=S, head_dim=None if q is None else q.shape[-1],
         width=site.input_shape[-1] if site.input_shape else None, scale=_scale(site, logits, visible, B, H, n, t),
-        masked_rows=masked, rows=t, seen=seen, per_head=_per_head(logits, weights, visible, t, T),
+        masked_rows=masked, rows=t, seen=seen, per_head=per_head,
     )  # fmt: skip
 
 
@@ -222,9 +225,16 @@ def _per_head(
         spread = (centred.square().sum(-1) / count.clamp(min=1)).sqrt()
         found["logit_std"] = mean(spread.to(weights.dtype))
         found["logit_max"] = logits.expand_as(weights).masked_fill(~visible, 0.0).abs().amax((0, 2, 3))
-        found["similarity"] = _similarity(centred)
     table = torch.stack([found[name].double() for name in found]).cpu().tolist()
     return {name: [_number(x) for x in row] for name, row in zip(found, table)}
+
+
+def _alike(logits: Tensor, raw: Tensor | None, visible: Tensor) -> list[float | None]:
+    """Similarity of the heads by logits and by q . k, the smaller: masks and biases that heads share make no head equal."""
+    found = _similarity(_centred(logits, visible))
+    if raw is not None and raw.shape == logits.shape:
+        found = torch.minimum(found, _similarity(_centred(raw, visible)))  # NaN stays
+    return [_number(x) for x in found.tolist()]
 
 
 def _similarity(centred: Tensor) -> Tensor:
