@@ -47,7 +47,7 @@ PLANS = (
     Plan(unknown="literal 0"), Plan(grid=8, unknown="literal 0"), Plan(unknown="literal 1"), Plan(unknown="module"), Plan(grid=8, unknown="small"), Plan(unknown="none"),
     *(Plan(unknown=f"sibling {i}") for i in range(SIBLINGS)),
     Plan(optional="all"), Plan(grid=8, optional="all"),
-    Plan(width=64), Plan(width=64, optional="none"), Plan(width=64, grid=8), Plan(width=64, heads=8, grid=8), Plan(width=256, heads=8, grid=8),
+    Plan(width=64, grid=8, optional="all"), Plan(width=64), Plan(width=64, optional="none"), Plan(width=64, grid=8), Plan(width=64, heads=8, grid=8), Plan(width=256, heads=8, grid=8),
 )  # fmt: skip
 
 

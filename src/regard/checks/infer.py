@@ -33,10 +33,14 @@ class Failure:
 
 
 class NotCallable(Exception):
-    """No way to call the subject was found; the text holds the likeliest error."""
+    """No way to call the subject was found; the text holds the error of the attempt that came furthest, `line` how far."""
+
+    def __init__(self, text: str, line: int = 0) -> None:
+        super().__init__(text)
+        self.line = line
 
 
-def infer_call(subject: Subject, signature: Signature | None = None) -> Call:
+def infer_call(subject: Subject, signature: Signature | None = None, seconds: float = SECONDS) -> Call:
     """The first plan that runs and gives a float tensor.
 
     Raises:
@@ -47,13 +51,13 @@ def infer_call(subject: Subject, signature: Signature | None = None) -> Call:
     plans = [*stream_plans(signature), *cross_plans(signature)]  # an argument may be optional in name only
     passes = (False, True) if len(fixed_arguments(signature, (6,))) > 1 else (False,)
     for further in passes:
-        last = time.process_time() + SECONDS / len(passes)
+        last = time.process_time() + seconds / len(passes)
         for plan in plans:
             call = _try_plan(subject, signature, plan, errors, last, further=further)
             if call is not None:
                 return call
-    best = max(errors, key=lambda e: e.line).text if errors else "it takes no tensor argument that we could find"
-    raise NotCallable(f"{best} ({len(errors)} attempts)")
+    best = max(errors, key=lambda e: e.line, default=Failure("it takes no tensor argument that we could find"))
+    raise NotCallable(f"{best.text} ({len(errors)} attempts)", best.line)
 
 
 def infer_cross(subject: Subject, signature: Signature, primary: Call) -> Call | None:

@@ -35,6 +35,7 @@ class Signature:
     options: dict[str, Any] = field(default_factory=dict)  # boolean options with their defaults
     required: list[str] = field(default_factory=list)  # all parameters without a default
     unknown: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)  # masks of heads, mask objects and functions of a kernel
     variadic: int = 0
 
     def kind_of(self, name: str) -> str | None:
@@ -98,6 +99,8 @@ def _place(out: Signature, p: inspect.Parameter) -> None:
         out.streams.append(p.name)
     elif (required and p.name.lower() in SIZE_NAMES and _sizes_follow(out)) or (role == "grid" and not tensor):
         out.sizes.append(p.name)
+    elif role == "left_out":
+        out.left_out.append(p.name)
     elif role == "mask":
         out.masks.append(p.name)
     elif role == "lengths":
@@ -176,7 +179,7 @@ def fixed_arguments(signature: Signature, grid: tuple[int, ...]) -> list[dict[st
             base[name] = SCALE if constructor_role(name) == "scale" else 0
         elif name in signature.positions:
             base[name] = _positions
-        elif name in signature.caches or name in signature.masks:
+        elif name in signature.caches or name in signature.masks or name in signature.left_out:
             base[name] = None
         elif name in signature.options:
             base[name] = signature.options[name]

@@ -22,6 +22,7 @@ from regard.checks.subject import Subject, describe_error
 
 BUILDS = 16  # instances tried until one can be called
 SECONDS = 12.0  # of the processor, after which no other is begun
+SHORT, LONG = 2.0, 8.0  # for finding a call of one instance; the likeliest gets a second chance
 MANY = 2_000_000  # parameters: a call takes long
 
 
@@ -45,32 +46,31 @@ def _built_and_called(obj: Any, design: Design | None, init: dict[str, Any], see
 
     Instances with many parameters wait until smaller ones have been tried.
     """
-    start, refused, large = time.process_time(), [], []
+    start, refused, later = time.process_time(), [], []
     for made, arguments in itertools.islice(builds(obj, init, seed=seed), BUILDS):
-        if refused and time.process_time() - start > SECONDS:
+        if later and time.process_time() - start > SECONDS:
             break
-        if parameter_count(made) > MANY:
-            large.append((made, arguments))
-            continue
-        case = _called(made, arguments, design, seed, refused)
+        large = parameter_count(made) > MANY
+        case = None if large else _called(made, arguments, design, seed, refused, SHORT)
         if case is not None:
             return case
-    for made, arguments in large[:1]:
-        case = _called(made, arguments, design, seed, refused)
+        later.append((made, arguments))
+    for made, arguments in later[:1]:
+        case = _called(made, arguments, design, seed, refused, LONG)
         if case is not None:
             return case
-    raise refused[0]
+    raise max(refused, key=lambda error: error.line)
 
 
 def _called(
-    made: Any, arguments: dict[str, Any], design: Design | None, seed: int, refused: list[NotCallable]
+    made: Any, arguments: dict[str, Any], design: Design | None, seed: int, refused: list[NotCallable], seconds: float
 ) -> Case | None:
     subject = Subject(made, seed=seed)
     signature = read_signature(subject.forward)
     evidence = read_evidence(subject.pristine)
     design = design or Design.from_comment(evidence.source) or Design()
     try:
-        call = declared_call(subject, signature, design) or infer_call(subject, signature)
+        call = declared_call(subject, signature, design) or infer_call(subject, signature, seconds)
     except NotCallable as error:
         refused.append(error)
         return None
