@@ -120,7 +120,7 @@ CASES = [
         ShapeError,
         "keep of padding() is for 3 samples, but the call has 2",
     ),
-    ({"backend": "flash"}, BackendError, "there is no backend 'flash'; there are packed, window, sdpa, tiled, open"),
+    ({"backend": "flash"}, BackendError, "there is no backend 'flash'; there are packed, blocks, window, sdpa, tiled, open"),
     (
         {"backend": "sdpa", "softcap": 2.0},
         BackendError,
@@ -165,7 +165,7 @@ def test_what_the_fused_kernel_cannot_do_is_said_and_the_open_form_taken(changed
     arguments = {"query": query, "key": key, "value": value, **changed}
     choice = regard.explain_backend(**arguments)
     assert (choice.name, choice.reasons["sdpa"]) == ("open", reason)
-    assert set(choice.reasons) == {"packed", "window", "sdpa", "tiled"}
+    assert set(choice.reasons) == {"packed", "blocks", "window", "sdpa", "tiled"}
     assert str(choice).startswith("backend: open\n  not packed: ")
     assert f"\n  not sdpa: {reason}\n" in str(choice)
 

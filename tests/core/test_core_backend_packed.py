@@ -22,6 +22,7 @@ MASKS = {
     "padding with holes": padding(KEEP),
     "causal padding": causal() & padding(KEEP),
     "lengths": padding(lengths=[5, 24, 0]),
+    "nothing but padding": padding(lengths=[0, 0, 0]),
 }
 
 

@@ -69,7 +69,7 @@ def attention(
         softcap: c, for c * tanh(scores / c) before the bias.
         sink: (H,), a logit per head that joins the softmax and is dropped.
         dropout: Probability with which a weight is dropped, applied whenever it is not 0; torch's generator.
-        backend: "packed", "window", "sdpa", "tiled" or "open"; None chooses by rule, see `explain_backend`.
+        backend: "packed", "blocks", "window", "sdpa", "tiled" or "open"; None chooses by rule, see `explain_backend`.
 
     Returns:
         (B, H, T, Dv), the dtype of query. A row that sees no key is 0 and has gradient 0. NaN and inf in keys and values

@@ -63,6 +63,15 @@ class Call:
         given = (self.query, self.key, self.value, self.bias, self.sink)
         return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given)
 
+    def unseen(self) -> Tensor:
+        """(B, H, T, Dv) zeros, the output where nobody sees anything; the gradient of query, key and value is 0."""
+        nothing = self.key[..., :0].sum() + self.value[..., :0].sum()
+        return (
+            (self.query[..., :0].sum(dim=-1, keepdim=True) + nothing)
+            .expand(*self.query.shape[:3], self.value.shape[3])
+            .clone()
+        )
+
     def places(self) -> Places:
         """Where queries and keys stand, for `Mask.allowed` of one factor."""
         B, H, T, S = self.sizes

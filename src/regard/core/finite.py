@@ -15,6 +15,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from regard.core.block_sparse import block_rows_of, seen_in_blocks
 from regard.core.call import Call
 from regard.core.local_form import local_form, seen_in_band, seen_locally
 from regard.core.packed import parts, seen_in_parts
@@ -68,6 +69,10 @@ def _seen(call: Call, mark: Tensor) -> Tensor:
     found = parts(call) if call.structure.documents and call.rows is None else None
     if found is not None:
         return _as_mark(seen_in_parts(call, found, mark != 0), mark)
+    rows = block_rows_of(call) if call.structure.rest and call.rows is None else None
+    if rows is not None:
+        keep = call.structure.key_mask(call.places())
+        return _as_mark(seen_in_blocks(rows, mark != 0, None if keep is None else keep[:, :, 0]), mark)
     attend = call.attend()
     assert attend is not None  # a call without a mask has an empty structure
     bad = mark != 0

@@ -195,12 +195,14 @@ class _Stream:
         """(N, M, R, D), and (N, M, K, D) twice."""
         reach = slice(piece.key, piece.key + (piece.blocks - 1) * piece.rows + piece.keys)
         moved = replace(piece, key=0)
-        return piece.queries(self.query), *(moved.around(_finite(x[:, reach])) for x in (self.key, self.value))
+        key, value = (moved.around(_finite(x[:, reach])) for x in (self.key, self.value))
+        return piece.queries(self.query), key, value
 
     def narrow(self, rows: slice, columns: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
         """(N, 1, t, D) and (N, 1, C, D) twice: some rows, and the columns."""
         index = torch.tensor(columns, device=self.key.device)
-        return self.query[:, None, rows], *(_finite(x[:, None, index]) for x in (self.key, self.value))
+        key, value = (_finite(x[:, None, index]) for x in (self.key, self.value))
+        return self.query[:, None, rows], key, value
 
 
 @dataclass

@@ -67,6 +67,8 @@ def share(call: Call, found: list[Part]) -> float:
 
 def attend_in_parts(call: Call, found: list[Part], run: Callable[[Call], Tensor]) -> Tensor:
     """(B, H, T, Dv): `run` on each part, and 0 between them."""
+    if not found:
+        return call.unseen()
     B, H, T, _ = call.sizes
     Dv = call.value.shape[3]
     samples = [[x.unsqueeze(0) for x in tensor.unbind(0)] for tensor in (call.query, call.key, call.value)]

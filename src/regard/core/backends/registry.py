@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from regard.core.backends import fused, open_form, packed, tiled, window
+from regard.core.backends import blocks, fused, open_form, packed, tiled, window
 from regard.core.backends.contract import Backend
 
-BACKENDS: tuple[Backend, ...] = (packed.BACKEND, window.BACKEND, fused.BACKEND, tiled.BACKEND, open_form.BACKEND)
+BACKENDS: tuple[Backend, ...] = (
+    packed.BACKEND,
+    blocks.BACKEND,
+    window.BACKEND,
+    fused.BACKEND,
+    tiled.BACKEND,
+    open_form.BACKEND,
+)

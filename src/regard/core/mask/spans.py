@@ -59,6 +59,17 @@ def remember_lengths(lengths: Tensor) -> None:
         _note(lengths, [((0, end),) for end in lengths.tolist()], [True] * len(lengths))
 
 
+def remember_layout(layout: Tensor) -> None:
+    """Note the runs of key blocks that each query block sees, layout (1, 1, M, N)."""
+    if not _may_read(layout) or layout.shape[:2] != (1, 1) or 0 in layout.shape:
+        return
+    spans = []
+    for row in layout[0, 0].tolist():
+        edges = [n for n, (one, other) in enumerate(itertools.pairwise([False, *row, False])) if one != other]
+        spans.append(tuple(zip(edges[::2], edges[1::2], strict=True)))
+    _note(layout, spans, [True] * len(spans))
+
+
 def spans_of(tensor: Tensor) -> tuple[tuple[Span, ...], ...] | None:
     """The spans of each sample, as they were when the mask was made; None where they are not known any more."""
     read = _known(tensor)

@@ -11,6 +11,7 @@ from torch import Tensor
 from regard.core.errors import MaskError, ShapeError
 from regard.core.mask.expression import Mask
 from regard.core.mask.places import Places, check_offset
+from regard.core.mask.spans import remember_layout
 from regard.core.mask.tree import leaf
 from regard.core.mask.values import attend_from_additive, readable
 
@@ -68,7 +69,9 @@ def blocks(layout: Tensor, *, size: int | None = None, offset: int | Tensor | No
     if size is not None and (not isinstance(size, int) or size < 1):
         raise MaskError(f"size of blocks() must be None or an int >= 1, got {size!r}")
     check_offset("blocks", offset)
-    return Blocks(layout if layout.ndim == 4 else layout[None, None], size, offset)
+    layout = layout if layout.ndim == 4 else layout[None, None]
+    remember_layout(layout)
+    return Blocks(layout, size, offset)
 
 
 @leaf
