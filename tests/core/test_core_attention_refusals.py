@@ -120,7 +120,11 @@ CASES = [
         ShapeError,
         "keep of padding() is for 3 samples, but the call has 2",
     ),
-    ({"backend": "flash"}, BackendError, "there is no backend 'flash'; there are packed, blocks, window, sdpa, tiled, open"),
+    (
+        {"backend": "flash"},
+        BackendError,
+        "there is no backend 'flash'; there are packed, blocks, window, sdpa, tiled, open",
+    ),
     (
         {"backend": "sdpa", "softcap": 2.0},
         BackendError,
