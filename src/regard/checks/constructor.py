@@ -27,6 +27,9 @@ from regard.core.errors import TargetError
 
 WIDTH, HEADS = SIZES["width"], SIZES["num_heads"]
 ONE_SIDE = re.compile(r"(.*_)?([hw]|height|width|[hw]_s)")
+WHOLE = re.compile(
+    r"layer_?drop|drop_?path|drop_?layer|stochastic|tokens?_drop|drop_?tokens?|drop_for"
+)  # drops more than weights
 SIBLINGS = 3  # classes of the same module that are tried for a parameter that wants a module
 
 
@@ -107,13 +110,10 @@ def _annotations(obj: Any) -> dict[str, Any]:
         inner = [a for a in typing.get_args(hint) if a is not type(None)]
         optional = type(None) in typing.get_args(hint)
         modules = [a for a in inner if inspect.isclass(a) and issubclass(a, nn.Module)]
-        out[name] = (
-            modules[0]
-            if modules and typing.get_origin(hint) in (typing.Union, UnionType)
-            else inner[0]
-            if optional and len(inner) == 1
-            else hint
-        )
+        if modules and typing.get_origin(hint) in (typing.Union, UnionType):
+            out[name] = modules[0]
+        else:
+            out[name] = inner[0] if optional and len(inner) == 1 else hint
     return out
 
 
@@ -127,8 +127,8 @@ def _arguments(obj: Any, parameters: list[inspect.Parameter], types: dict[str, A
         elif (
             plan.optional != "none"
             and role == "dropout"
-            and isinstance(p.default, (int, float))
-            and not isinstance(p.default, bool)
+            and type(p.default) in (int, float)
+            and not WHOLE.search(p.name)
         ):
             out[p.name] = p.default or SIZES["dropout"]
         elif plan.optional == "all":

@@ -97,6 +97,8 @@ def _try_plan(
             return call
         if unpacks_other(errors[-1].text, len(first.layout.axes)):
             refused.add(first.layout.axes)
+        if "tuple of Tensors, not Tensor" in errors[-1].text:  # it stacks a list: the next plan has one
+            return None
         asked = width_asked(errors[-1].text)
         if (
             asked is not None

@@ -21,6 +21,9 @@ from regard.checks.subject import describe_error
 HEAD_NAMES = r"(n|num|nb)?_?heads?|h|nhead|n_h|heads_?\w*|n"
 
 
+GENERAL = {"attn", "attention", "key", "query", "src", "tgt", "self", "causal", "pad", "padding", "input", "x", "kv", "cross"}
+
+
 @dataclass(frozen=True)
 class Trial:
     """One encoding tried: does it run, change anything, leak hidden keys, keep visible ones, and equal no mask when all is kept?"""
@@ -50,6 +53,10 @@ def infer_masks(case: Case) -> list[MaskUse]:
         names.append(case.design.mask_argument)
     for name in names:
         call = call_for(case, name)
+        owner = _owner(case, name, call)
+        if owner is not None:
+            case.notes.append(f"{name}: it goes with {owner}, which is not given")
+            continue
         use = infer_mask(case, name, call)
         if (
             use is not None
@@ -63,6 +70,15 @@ def infer_masks(case: Case) -> list[MaskUse]:
         if use is not None:
             found.append(use)
     return found
+
+
+def _owner(case: Case, name: str, call: Call) -> str | None:
+    """The optional argument that a mask belongs to by its name (prepend_mask, prepend_embeds), if this call leaves it out."""
+    stem = name.removesuffix("_mask")
+    if stem == name or stem in GENERAL:
+        return None
+    parameters = case.subject.signature().parameters
+    return next((p for p in parameters if p != name and p.startswith(stem) and "mask" not in p and p not in call.arguments), None)
 
 
 def _may_be_mask(case: Case, name: str) -> bool:

@@ -113,7 +113,7 @@ def _place(out: Signature, p: inspect.Parameter) -> None:
         out.cache_options.append(p.name)
     elif role in ("positions", "bias"):
         out.positions.append(p.name)
-    elif required and not _plain_number(p):
+    elif required and not _plain_number(p) and constructor_role(p.name) != "scale":
         out.streams.append(p.name)
     elif role in ("context", "key", "value", "query", "self") and p.default is None:
         out.extra_streams.append(p.name)
@@ -150,8 +150,8 @@ def stream_plans(signature: Signature) -> list[dict[str, str]]:
         query, other = (names[1], names[0]) if swapped else (names[0], names[1])
         plans = [{query: "query", other: "context"}]
         if set(roles) == {"query", "value"}:  # the key is made of the query's argument: one stream
-            plans.insert(0, dict.fromkeys(names, "x"))
-        elif set(roles) <= {"query", "key", "value"}:
+            return [dict.fromkeys(names, "x")]
+        if set(roles) <= {"query", "key", "value"}:
             plans.append(dict.fromkeys(names, "x"))
         return plans
     return [dict.fromkeys(names, "x"), {n: ("query" if i == 0 else "context") for i, n in enumerate(names)}]
@@ -161,6 +161,9 @@ def cross_plans(signature: Signature) -> list[dict[str, str]]:
     """Plans that also fill the optional streams (context=None, key=None ...)."""
     if not signature.extra_streams or not signature.streams:
         return []
+    queries = [n for n in signature.extra_streams if call_role(n) == "query"]
+    if queries and call_role(signature.streams[0]) in ("context", "key", "value"):  # forward(context, queries=None)
+        return [{queries[0]: "query", signature.streams[0]: "context"}]
     base = {signature.streams[0]: "query"}
     groups = [signature.extra_streams]
     if len(signature.extra_streams) > 1:

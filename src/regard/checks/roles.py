@@ -52,7 +52,7 @@ CALL = {
     "bias": r".*(bias|rel_?pos|relative|pos_?emb|position_embeddings?|freqs?(_cis)?|rotary.*|rope|sin|cos|alibi).*",
     "positions": r"(position_?ids?|positions?|pos_?ids|coords?|timestamps?)",
     "grid": r"(hw|height|width|x_?size|spatial_?(shape|size)|input_resolution|resolution|size|shape)",
-    "return_option": r"(need|return|output|get|with|ret|save|keep|show|give|want)_?.*(weights?|attn|att|attentions?|scores?|probs?|map|maps|aux|intermediates?|entropy|lse).*|average_attn_weights|verbose|debug|visuali[sz]e",
+    "return_option": r"(?!.*(embed|hidden|logits|loss))(need|return|output|get|with|ret|save|keep|show|give|want)_?.*(weights?|attn|att|attentions?|scores?|probs?|map|maps|aux|intermediates?|entropy|lse).*|average_attn_weights|verbose|debug|visuali[sz]e",
     "path_option": r"(use_?)?(flash|sdpa|fused|fast|efficient|checkpoint(ing)?|xformers|compile|math|triton|flash_attn|eager|native|optimi[sz]ed).*",
     "causal_option": r"(is_?)?causal|use_?causal(_?mask)?|autoregressive|apply_mask|masked",
     "query": r"(q|qk|query|queries|query_?(states|layer|input|tokens|feats?|embed)|input_q|x_?q|q_?(x|in|inp|input|states)|tgt|target|trg|dec(oder)?_?(x|input|hidden|states|out)?|latents?|slots?|hidden_q|xq|Q)",

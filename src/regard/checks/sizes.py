@@ -64,12 +64,7 @@ def _defaults(module: nn.Module) -> Iterator[tuple[str, int]]:
     except (TypeError, ValueError):
         return
     for p in parameters:
-        if (
-            isinstance(p.default, int)
-            and not isinstance(p.default, bool)
-            and p.default > 1
-            and constructor_role(p.name) == "width"
-        ):
+        if isinstance(p.default, int) and not isinstance(p.default, bool) and p.default > 1:
             yield p.name, p.default
 
 

@@ -1,0 +1,208 @@
+"""A call is found for every way in which attention is written: layouts, sizes, lists, tables, masks that are required."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard.checks.case import Case
+from regard.checks.prepare import NotCallable, prepare
+
+
+def attend(q, k, v, scale=None):
+    return (q @ k.mT * (scale or q.shape[-1] ** -0.5)).softmax(-1) @ v
+
+
+def layout(case: Case) -> str:
+    return case.call.sources[case.call.query].layout.axes
+
+
+class Base(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.qkv = nn.Linear(dim, 3 * dim)
+
+    def mix(self, x):
+        return attend(*self.qkv(x).chunk(3, -1))
+
+
+class Tokens(Base):
+    def forward(self, x):
+        _b, _n, _c = x.shape
+        return self.mix(x)
+
+
+class SequenceFirst(Base):
+    def forward(self, x):
+        return self.mix(x.transpose(0, 1)).transpose(0, 1)
+
+
+class Images(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.qkv = nn.Conv2d(channels, 3 * channels, 1)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).flatten(2).mT.chunk(3, -1)
+        return attend(q, k, v).mT.reshape(x.shape)
+
+
+class ChannelsLast(Base):
+    def forward(self, x):
+        b, h, w, c = x.shape
+        return self.mix(x.reshape(b, h * w, c)).reshape(b, h, w, c)
+
+
+class Rectangle(Base):
+    def forward(self, x, H, W):
+        image = x.transpose(1, 2).reshape(x.shape[0], x.shape[2], H, W)
+        return self.mix(image.flatten(2).transpose(1, 2))
+
+
+class Windows(Base):
+    def __init__(self, dim, window_size=4):
+        super().__init__(dim)
+        self.bias = nn.Parameter(torch.zeros(window_size**2, window_size**2))
+
+    def forward(self, x):
+        _b, _rows, _columns, height, width, c = x.shape
+        q, k, v = self.qkv(x.reshape(-1, height * width, c)).chunk(3, -1)
+        return ((q @ k.mT + self.bias).softmax(-1) @ v).reshape(x.shape)
+
+
+class History(Base):
+    def forward(self, history: list[Tensor]):
+        x = torch.stack(history, 2)
+        return self.mix(x.flatten(0, 1))[:, -1].reshape(history[0].shape)
+
+
+class Rotating(Base):
+    def forward(self, x, rotary_emb, attn_mask):
+        q, k, v = self.qkv(x).chunk(3, -1)
+        if rotary_emb is not None:
+            q, k = rotary_emb(q), rotary_emb(k)
+        return (q @ k.mT).masked_fill(~attn_mask, -torch.inf).softmax(-1) @ v
+
+
+@dataclass
+class Answer:
+    weights: Tensor
+    hidden: Tensor
+
+
+class Dataclass(Base):
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, -1)
+        weights = (q @ k.mT).softmax(-1)
+        return Answer(weights, weights @ v)
+
+
+class Pooled(Base):
+    def forward(self, x):
+        return self.mix(x).mean((1, 2))
+
+
+class Wide(nn.Module):
+    def __init__(self, dim, context_dim):
+        super().__init__()
+        self.q, self.kv = nn.Linear(dim, dim), nn.Linear(context_dim, 2 * dim)
+
+    def forward(self, x, context):
+        return attend(self.q(x), *self.kv(context).chunk(2, -1))
+
+
+class Fussy(Base):
+    def train(self, mode=True):  # forgets to return itself
+        super().train(mode)
+
+    def forward(self, x):
+        return self.mix(x)
+
+
+def kernel(q, k, v):
+    """Heads first."""
+    _b, _h, _t, _d = q.shape
+    return attend(q, k, v)
+
+
+def one_key_head(query, key, value, scale):
+    """(B, H, T, D) and (B, S, D)."""
+    _b, _h, _t, _d = query.shape
+    return torch.einsum("bhts,bsd->bhtd", (torch.einsum("bhtd,bsd->bhts", query, key) * scale).softmax(-1), value)
+
+
+def shared(qk, v):
+    """Queries are the keys."""
+    return attend(qk, qk, v)
+
+
+@pytest.mark.parametrize(
+    ("target", "axes"),
+    [
+        (Tokens, "BLD"), (SequenceFirst, "LBD"), (Images, "BDHW"), (ChannelsLast, "BHWD"), (Windows, "BTHWLD"),
+        (kernel, "BKLD"), (Fussy, "BLD"), (Pooled, "BLD"),
+    ],
+)  # fmt: skip
+def test_the_layout_is_found(target, axes):
+    assert layout(prepare(target)) == axes
+
+
+def test_rows_and_columns_multiply_to_the_number_of_tokens():
+    case = prepare(Rectangle)
+    source = case.call.sources["x"]
+    assert case.call.fixed["H"] * case.call.fixed["W"] == source.tokens
+
+
+def test_a_list_of_streams_is_one_argument():
+    case = prepare(History)
+    assert set(case.call.arguments) == {"history[0]", "history[1]"}
+    assert case.run(case.sample()).shape[-1] == 32
+
+
+def test_a_table_may_be_left_out_and_a_required_mask_hides_nothing():
+    case = prepare(Rotating)
+    assert case.call.fixed["rotary_emb"] is None
+    assert "hides nothing" in case.call.fixed["attn_mask"].__doc__
+
+
+def test_the_main_output_is_found_in_a_data_class_and_is_not_the_weights():
+    assert prepare(Dataclass).call.output == ("hidden",)
+
+
+def test_one_number_for_each_item_is_an_output_that_does_not_follow_the_tokens():
+    case = prepare(Pooled)
+    assert not case.call.follows
+    assert case.run(case.sample()).shape == (3, 1, 1)
+
+
+def test_a_context_may_have_another_width_and_length():
+    case = prepare(Wide, init={"dim": 32, "context_dim": 20})
+    query, context = case.call.sources["query"], case.call.sources["context"]
+    assert (query.width, context.width) == (32, 20)
+    assert query.tokens != context.tokens
+
+
+def test_keys_without_heads_may_go_with_queries_of_several():
+    case = prepare(one_key_head)
+    assert [s.layout.axes for s in case.call.sources.values()] == ["BKLD", "BLD"]
+    assert case.call.fixed["scale"] == 0.5
+
+
+def test_queries_that_are_the_keys_share_the_stream_of_the_values():
+    assert set(prepare(shared).call.arguments.values()) == {"x"}
+
+
+def test_the_error_of_the_attempt_that_came_furthest_is_told(monkeypatch):
+    monkeypatch.setattr("regard.checks.prepare.SECONDS", 0.5)
+    monkeypatch.setattr("regard.checks.prepare.SHORT", 0.5)
+    monkeypatch.setattr("regard.checks.prepare.LONG", 0.5)
+    class Breaks(Base):
+        def forward(self, x):
+            self.mix(x)
+            raise RuntimeError("the last step is broken")
+
+    with pytest.raises(NotCallable, match="the last step is broken"):
+        prepare(Breaks)
