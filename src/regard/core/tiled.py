@@ -211,9 +211,12 @@ def _gradients(work: _Work, upstream: Tensor, output: Tensor, lse: Tensor, of_bi
             part += of_scores.sum_to_size(part.shape)
         if bent is not None:
             of_scores = of_scores.mul_(bent.mul_(bent).neg_().add_(1.0))
-        of_scores = of_scores.to(query.dtype)
-        of_query[tile.at] = _by_group(of_scores, key * call.scale)
-        _add_transposed(of_key[tile.from_keys], of_scores, query * call.scale)
+        if query.dtype == exact:  # scaling the narrow factors is cheaper, and would round them in 16 bits
+            query, key = query * call.scale, key * call.scale
+        else:
+            of_scores = of_scores.mul_(call.scale).to(query.dtype)
+        of_query[tile.at] = _by_group(of_scores, key)
+        _add_transposed(of_key[tile.from_keys], of_scores, query)
     of_sink = None
     if call.sink is not None:  # d(output) / d(sink) = -weight of the sink * output
         share = torch.exp(call.sink.to(exact)[None, :, None] - lse)
