@@ -164,8 +164,8 @@ class _Work:
     def scores(self, tile: _Tile) -> tuple[Tensor, Tensor | None]:
         """(h, t, s), scaled, capped, with bias and mask, in a fresh tensor; and the tanh of the cap."""
         call = self.call
-        query, key = call.query[tile.at], call.key[tile.from_keys]
-        scores = _by_group(query * call.scale, key.mT).to(self.exact)
+        query, key = call.query[tile.at].to(self.exact), call.key[tile.from_keys].to(self.exact)  # as exact as the lse
+        scores = _by_group(query * call.scale, key.mT)
         bent = None
         if call.softcap is not None:
             bent = scores.div_(call.softcap).tanh_()
@@ -205,6 +205,8 @@ def _gradients(work: _Work, upstream: Tensor, output: Tensor, lse: Tensor, of_bi
         else:
             used = weights
         _add_transposed(of_value[tile.from_keys], used.to(value.dtype), given)
+        if given.dtype != exact:  # the output was rounded to 16 bits, the weights were not
+            delta[tile.at] = (weights * of_weights).sum(dim=-1)
         of_scores = of_weights.sub_(delta[tile.at][..., None]).mul_(weights)
         if table is not None:
             part = _cut(table, tile)
