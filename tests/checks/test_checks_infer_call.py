@@ -199,6 +199,7 @@ def test_the_error_of_the_attempt_that_came_furthest_is_told(monkeypatch):
     monkeypatch.setattr("regard.checks.prepare.SECONDS", 0.5)
     monkeypatch.setattr("regard.checks.prepare.SHORT", 0.5)
     monkeypatch.setattr("regard.checks.prepare.LONG", 0.5)
+
     class Breaks(Base):
         def forward(self, x):
             self.mix(x)

@@ -40,7 +40,9 @@ KEEP = torch.tensor([[1, 1, 1, 0, 1, 0, 0], [0, 0, 1, 1, 1, 1, 1], [0, 0, 0, 0, 
 def test_the_private_operator_and_the_public_way_give_the_same(monkeypatch, dtype, value_dim):
     mask = causal() & padding(KEEP)
     tensors = made(dtype, value_dim=value_dim)
-    asked = [t.detach() for t in tensors]  # with gradients, small calls in 16 bits may take another backend by themselves
+    asked = [
+        t.detach() for t in tensors
+    ]  # with gradients, small calls in 16 bits may take another backend by themselves
     assert "beside the causal flag" in regard.explain_backend(*asked, mask=mask).repairs[-1]
     private = results(tensors, mask)
     monkeypatch.setattr(kernel, "KNOWN", False)

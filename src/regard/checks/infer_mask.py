@@ -21,7 +21,22 @@ from regard.checks.subject import describe_error
 HEAD_NAMES = r"(n|num|nb)?_?heads?|h|nhead|n_h|heads_?\w*|n"
 
 
-GENERAL = {"attn", "attention", "key", "query", "src", "tgt", "self", "causal", "pad", "padding", "input", "x", "kv", "cross"}
+GENERAL = {
+    "attn",
+    "attention",
+    "key",
+    "query",
+    "src",
+    "tgt",
+    "self",
+    "causal",
+    "pad",
+    "padding",
+    "input",
+    "x",
+    "kv",
+    "cross",
+}
 
 
 @dataclass(frozen=True)
@@ -78,7 +93,10 @@ def _owner(case: Case, name: str, call: Call) -> str | None:
     if stem == name or stem in GENERAL:
         return None
     parameters = case.subject.signature().parameters
-    return next((p for p in parameters if p != name and p.startswith(stem) and "mask" not in p and p not in call.arguments), None)
+    return next(
+        (p for p in parameters if p != name and p.startswith(stem) and "mask" not in p and p not in call.arguments),
+        None,
+    )
 
 
 def _may_be_mask(case: Case, name: str) -> bool:
