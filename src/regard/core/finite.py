@@ -53,8 +53,13 @@ def _mark(x: Tensor) -> Tensor:
 
 
 def replaced(x: Tensor) -> Tensor:
-    """0 where x is not finite."""
-    return torch.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)
+    """0 where x is not finite. The gradient goes through as it is: it is 0 where no clean row looks, and cheaper so."""
+    if not (torch.is_grad_enabled() and x.requires_grad):
+        return torch.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)
+    copy = x.clone()
+    with torch.no_grad():
+        copy.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+    return copy
 
 
 def _seen(call: Call, mark: Tensor) -> Tensor:
