@@ -35,6 +35,7 @@ SWAPPED_COMPARE = {
     ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq,
 }
+SYMMETRIC = ("isinstance", "getattr", "max", "min", "maximum", "minimum", "equal")  # either order is the same, or loud
 MOVES = ("transpose", "mT", "swapaxes", "contiguous", "movedim", "permute")
 
 
@@ -88,8 +89,7 @@ def _walk(tree: ast.AST) -> Iterator[ast.expr]:
             continue
         if isinstance(node, ast.FunctionDef):
             if node.name not in ("__repr__", "extra_repr", "__str__"):
-                for inner in node.body:
-                    yield from _walk(inner) if not isinstance(inner, ast.expr) else ()
+                yield from _walk(ast.Module(node.body, []))
             continue
         if isinstance(node, ast.AnnAssign):
             yield from _walk(ast.Expression(node.value)) if node.value is not None else ()
@@ -146,9 +146,5 @@ def _call_changes(node: ast.Call) -> Iterator[tuple[str, object]]:
     for i, keyword in enumerate(node.keywords):
         if keyword.arg not in (None, "dtype", "device"):
             yield "dropped argument", lambda n, i=i: ast.Call(n.func, n.args, n.keywords[:i] + n.keywords[i + 1 :])
-    if (
-        len(node.args) == 2
-        and not any(isinstance(a, ast.Starred) for a in node.args)
-        and name not in ("isinstance", "getattr")
-    ):
+    if len(node.args) == 2 and not any(isinstance(a, ast.Starred) for a in node.args) and name not in SYMMETRIC:
         yield "swapped arguments", lambda n: ast.Call(n.func, n.args[::-1], n.keywords)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 E = 16
+MASK = {"mask": {"arg": "mask", "polarity": "keep", "dtype": "bool"}}
 IMAGE = {"layout": "BCHW", "inputs": {"x": (2, 16, 6, 9)}}
 
 
@@ -58,13 +59,13 @@ def _made(path: str, *arguments: Any, **options: Any) -> Callable[[], Any]:
 
 
 SUBJECTS: dict[str, tuple[Callable[[], Any], dict[str, Any] | None]] = {
-    "plain": (_attention, None),
-    "causal": (_causal, None),
-    "windowed": (_windowed, None),
-    "around": (_around, None),
-    "prefix": (_prefix, None),
-    "rotary": (_rotary, None),
-    "softcap": (lambda: _causal(softcap=5.0, dropout=0.1), None),
+    "plain": (_attention, MASK),
+    "causal": (_causal, MASK),
+    "windowed": (_windowed, MASK),
+    "around": (_around, MASK),
+    "prefix": (_prefix, MASK),
+    "rotary": (_rotary, MASK),
+    "softcap": (lambda: _causal(softcap=5.0, dropout=0.1), MASK),
     "se": (_made("squeeze_excitation:SqueezeExcitation", 16), None),
     "eca": (_made("efficient_channel:EfficientChannelAttention", 16), None),
     "channel": (_made("channel_attention:ChannelAttention", 16), None),
