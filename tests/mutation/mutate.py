@@ -18,6 +18,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,27 @@ SECONDS = 120.0  # for one mutant on a busy machine; beyond, it hangs
 
 def file_of(module: str) -> Path:
     return ROOT / "src" / (module.replace(".", "/") + ".py")
+
+
+class Lines:
+    """While it is entered, notes which lines of our files run."""
+
+    def __init__(self) -> None:
+        self.ran: dict[str, set[int]] = {str(file_of(module)): set() for module in FILES}
+
+    def __enter__(self) -> Lines:
+        sys.settrace(self._call)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _call(self, frame: Any, event: str, argument: Any) -> Any:
+        return self._line if frame.f_code.co_filename in self.ran else None
+
+    def _line(self, frame: Any, event: str, argument: Any) -> Any:
+        self.ran[frame.f_code.co_filename].add(frame.f_lineno)
+        return self._line
 
 
 class Loader(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -87,14 +109,21 @@ def verdict_on(module: str | None, source: str, subject: str) -> dict[str, Any]:
     }
 
 
-def in_child(module: str | None, source: str, subject: str) -> dict[str, Any]:
-    """`verdict_on` in a forked child with a time limit."""
+def unchanged(subject: str) -> dict[str, Any]:
+    """The verdict without a mutant, and the lines that ran for it."""
+    with Lines() as lines:
+        answer = verdict_on(None, "", subject)
+    return {**answer, "lines": {file: sorted(ran) for file, ran in lines.ran.items()}}
+
+
+def in_child(work: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """What the work returns, done in a forked child with a time limit."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reader)
         try:
-            answer = verdict_on(module, source, subject)
+            answer = work(*arguments)
         except BaseException as error:
             answer = {"loud": f"{type(error).__name__}: {error}"[:160]}
         with os.fdopen(writer, "w") as out:
@@ -136,17 +165,27 @@ def judged(answer: dict[str, Any], plain: dict[str, Any]) -> tuple[str, str] | N
 ORDER = {"caught": 0, "loud": 1, "asked": 2, "unseen": 3}
 
 
+def reached(module: str, mutant: Mutant, plain: dict[str, Any]) -> bool:
+    """Does a statement that holds the changed line run when this subject is checked?"""
+    ran = set(plain["lines"][str(file_of(module))])
+    first, last = mutant.statement
+    return any(first <= line <= last for line in ran)
+
+
 def tried(module: str, mutant: Mutant, plain: dict[str, Any]) -> tuple[str, str]:
     """The strongest verdict over the module's subjects."""
-    best = ("survived", "")
+    best = ("not reached", "")
     for subject in FILES[module]:
         if subject not in plain:
-            plain[subject] = in_child(None, "", subject)
+            plain[subject] = in_child(unchanged, subject)
             if "loud" in plain[subject]:
                 raise SystemExit(f"{subject} does not run before any change: {plain[subject]['loud']}")
             if plain[subject]["found"]:  # what is found without a change counts for no mutant
                 print(f"{subject} unchanged: {', '.join(plain[subject]['found'])}", file=sys.stderr)
-        got = judged(in_child(module, mutant.source, subject), plain[subject])
+        if not reached(module, mutant, plain[subject]):
+            continue
+        best = ("survived", "") if best[0] == "not reached" else best
+        got = judged(in_child(verdict_on, module, mutant.source, subject), plain[subject])
         if got is not None and (best[0] == "survived" or ORDER[got[0]] < ORDER[best[0]]):
             best = got[0], f"{subject}: {got[1]}"
         if best[0] in ("caught", "loud"):
@@ -173,14 +212,16 @@ def line_of(module: str, mutant: Mutant) -> str:
 
 def summary(results: list[tuple[str, Mutant, str, str]]) -> str:
     counts = collections.Counter(result for *_, result, _ in results)
-    noticed = len(results) - counts["survived"] - counts["asked"] - counts["unseen"]
+    running = len(results) - counts["not reached"]
+    silent = running - counts["loud"]
     lines = [
-        f"{len(results)} mutants: {counts['caught']} caught by a rule, {counts['loud']} loud (cannot be built or called),"
-        f" {counts['asked']} asked about, {counts['unseen']} no longer exercised, {counts['survived']} survived",
-        f"noticed: {noticed / max(len(results), 1):.0%}; of those that run and differ silently:"
-        f" {counts['caught'] / max(len(results) - counts['loud'], 1):.0%} caught",
+        f"{len(results)} mutants; {counts['not reached']} on lines that no checked call runs, of the other {running}:",
+        f"{counts['caught']} caught by a rule, {counts['loud']} loud (cannot be built or called),"
+        f" {counts['unseen']} no longer exercised, {counts['asked']} asked about, {counts['survived']} survived",
+        f"caught, loud or no longer exercised: {(running - counts['survived'] - counts['asked']) / max(running, 1):.0%};"
+        f" caught of those that are not loud: {counts['caught'] / max(silent, 1):.0%}",
     ]
-    for kind in ("survived", "unseen", "asked"):
+    for kind in ("survived", "asked", "unseen", "not reached"):
         shown = [(m, x, why) for m, x, result, why in results if result == kind]
         lines += [f"\n{kind}:"] if shown else []
         lines += [f"  {line_of(m, x)}" + (f"  ({why})" if why else "") for m, x, why in shown]

@@ -49,6 +49,7 @@ class Mutant:
     original: str
     node: int
     change: int
+    statement: tuple[int, int]  # first and last line of the statement around it
 
     @property
     def source(self) -> str:
@@ -61,10 +62,21 @@ class Mutant:
 
 def mutants(source: str) -> Iterator[Mutant]:
     """Every mutant of a file; annotations, docstrings, raised errors and their conditions are left alone."""
-    for index, node in enumerate(_walk(ast.parse(source))):
+    tree = ast.parse(source)
+    for index, node in enumerate(_walk(tree)):
         for number, (operator, change) in enumerate(_changes(node)):
             what = f"{_short(node)} -> {_short(change(copy.deepcopy(node)))}"
-            yield Mutant(node.lineno, operator, what, source, index, number)
+            yield Mutant(node.lineno, operator, what, source, index, number, _statement(tree, node.lineno))
+
+
+def _statement(tree: ast.Module, line: int) -> tuple[int, int]:
+    """The lines of the smallest statement around a line; of one with a body, its head alone."""
+    around = [n for n in ast.walk(tree) if isinstance(n, ast.stmt) and n.lineno <= line <= n.end_lineno]
+    if not around:  # a decorator stands above its statement
+        return line, line
+    inner = min(around, key=lambda n: n.end_lineno - n.lineno)
+    body = getattr(inner, "body", None)
+    return inner.lineno, max(body[0].lineno - 1, inner.lineno) if isinstance(body, list) else inner.end_lineno
 
 
 def _short(node: ast.AST) -> str:

@@ -74,13 +74,13 @@ SUBJECTS: dict[str, tuple[Callable[[], Any], dict[str, Any] | None]] = {
     "bam": (_made("bam:BAM", 16), None),
     "coordinate": (_made("coordinate_attention:CoordinateAttention", 16), None),
     "scse": (_made("spatial_channel_se:SpatialChannelSE", 16), None),
-    "window": (_made("window_attention:WindowAttention", 16, 2, window_size=4), IMAGE),
+    "window": (_made("window_attention:WindowAttention", 16, 2, window_size=4), {**IMAGE, "window": 4}),
     "shifted": (
         _made("shifted_window:ShiftedWindowAttention", 16, 2, window_size=4),
         {**IMAGE, "window": 4, "shift": 2},
     ),
     "grid": (_made("grid_attention:GridAttention", 16, 2, grid_size=3), {**IMAGE, "window": "grid 3x3"}),
-    "neighborhood": (_made("neighborhood:NeighborhoodAttention2D", 16, 2, kernel_size=3), IMAGE),
+    "neighborhood": (_made("neighborhood:NeighborhoodAttention2D", 16, 2, kernel_size=3), {**IMAGE, "window": 3}),
 }
 
 
