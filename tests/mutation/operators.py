@@ -35,7 +35,17 @@ SWAPPED_COMPARE = {
     ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq,
 }
-SYMMETRIC = ("isinstance", "getattr", "max", "min", "maximum", "minimum", "equal")  # either order is the same, or loud
+SYMMETRIC = (
+    "isinstance",
+    "getattr",
+    "max",
+    "min",
+    "maximum",
+    "minimum",
+    "equal",
+    "transpose",
+    "swapaxes",
+)  # same or loud
 MOVES = ("transpose", "mT", "swapaxes", "contiguous", "movedim", "permute")
 
 
@@ -81,7 +91,7 @@ def _statement(tree: ast.Module, line: int) -> tuple[int, int]:
 
 def _short(node: ast.AST) -> str:
     text = " ".join(ast.unparse(node).split())
-    return text if len(text) < 70 else text[:67] + "..."
+    return text if len(text) < 150 else text[:147] + "..."
 
 
 class _Replace(ast.NodeTransformer):
@@ -103,6 +113,9 @@ def _walk(tree: ast.AST) -> Iterator[ast.expr]:
             if node.name not in ("__repr__", "extra_repr", "__str__"):
                 yield from _walk(ast.Module(node.body, []))
             continue
+        if isinstance(node, ast.ClassDef):
+            yield from _walk(ast.Module(node.body, []))
+            continue
         if isinstance(node, ast.AnnAssign):
             yield from _walk(ast.Expression(node.value)) if node.value is not None else ()
             continue
@@ -110,6 +123,8 @@ def _walk(tree: ast.AST) -> Iterator[ast.expr]:
             if isinstance(node, (ast.JoinedStr,)):
                 continue
             yield node
+            if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
+                continue  # -1 is one number
         yield from _walk(node)
 
 
@@ -158,5 +173,6 @@ def _call_changes(node: ast.Call) -> Iterator[tuple[str, object]]:
     for i, keyword in enumerate(node.keywords):
         if keyword.arg not in (None, "dtype", "device"):
             yield "dropped argument", lambda n, i=i: ast.Call(n.func, n.args, n.keywords[:i] + n.keywords[i + 1 :])
-    if len(node.args) == 2 and not any(isinstance(a, ast.Starred) for a in node.args) and name not in SYMMETRIC:
+    two = len(node.args) == 2 and not any(isinstance(a, ast.Starred) for a in node.args)
+    if two and name not in SYMMETRIC and ast.dump(node.args[0]) != ast.dump(node.args[1]):
         yield "swapped arguments", lambda n: ast.Call(n.func, n.args[::-1], n.keywords)
