@@ -1,4 +1,4 @@
-"""Writes docs/released.md and docs/zh/released.md from what the other commands of make_released.py left in docs/released/.
+"""Writes docs/released.md and docs/released.zh-CN.md from what the other commands of make_released.py left in docs/released/.
 
 verdicts.json is written by hand after reading the source: one entry for each error and warning, right or wrong, and why.
 """
@@ -32,7 +32,7 @@ orphan: true
 # 已发布代码中的发现
 
 对公开软件包中的每个注意力类（和函数）运行 `regard check`，不作任何配置。软件包清单在第一次运行之前就写在 `docs/make_released.py` 里。
-每个错误和警告都通过阅读源码判断；判为正确的，都用 `docs/released/` 中一个只用该软件包和 torch 的短脚本确认过。详细内容见[英文页面](../released.md)。
+每个错误和警告都通过阅读源码判断；判为正确的，都用 `docs/released/` 中一个只用该软件包和 torch 的短脚本确认过。详细内容见[英文页面](released.md)。
 
 由 `python docs/make_released.py page` 生成。
 """
@@ -183,7 +183,7 @@ def write_pages(docs: Path, authors: dict[str, str]) -> None:
     ]  # fmt: skip
     (docs / "released.md").write_text("\n".join(parts) + "\n")
     chinese = [HEAD_ZH, summary_zh(n), packages_table(data, authors)]
-    (docs / "zh" / "released.md").write_text("\n".join(chinese) + "\n")
+    (docs / "released.zh-CN.md").write_text("\n".join(chinese) + "\n")
     print(n)
 
 

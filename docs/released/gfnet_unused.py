@@ -5,11 +5,12 @@ import types
 
 import torch
 
-vision = types.ModuleType("torchvision.ops.misc")  # timm imports it; nothing here needs it
-vision.FrozenBatchNorm2d = torch.nn.BatchNorm2d
-for name in ("torchvision", "torchvision.ops"):
-    sys.modules.setdefault(name, types.ModuleType(name))
-sys.modules.setdefault("torchvision.ops.misc", vision)
+layers = types.ModuleType("timm.models.layers")  # three small functions of timm, so that timm need not be installed
+layers.DropPath = torch.nn.Identity
+layers.trunc_normal_ = torch.nn.init.trunc_normal_
+layers.to_2tuple = lambda n: n if isinstance(n, tuple) else (n, n)
+sys.modules["timm"], sys.modules["timm.models"] = types.ModuleType("timm"), types.ModuleType("timm.models")
+sys.modules["timm.models.layers"] = layers
 from fightingcv_attention.attention.gfnet import GFNet  # noqa: E402
 
 torch.manual_seed(0)

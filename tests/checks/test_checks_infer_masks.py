@@ -90,3 +90,13 @@ def test_a_cache_that_is_handed_back_is_found():
     cache = prepare(Cached()).cache
     assert cache is not None
     assert (cache.style, cache.parameter) == ("returned", "past_key_value")
+
+
+def test_a_mask_of_an_argument_that_is_not_given_is_left_out_with_a_note():
+    class Extra(Masked):
+        def forward(self, x, mask=None, additional_kv=None, additional_kv_mask=None):
+            return super().forward(x, mask)
+
+    case = prepare(Extra("BS", "keep"))
+    assert [m.parameter for m in case.masks] == ["mask"]
+    assert "additional_kv_mask: it goes with additional_kv, which is not given" in case.notes

@@ -92,11 +92,8 @@ def _owner(case: Case, name: str, call: Call) -> str | None:
     stem = name.removesuffix("_mask")
     if stem == name or stem in GENERAL:
         return None
-    parameters = case.subject.signature().parameters
-    return next(
-        (p for p in parameters if p != name and p.startswith(stem) and "mask" not in p and p not in call.arguments),
-        None,
-    )
+    named = [p for p in case.subject.signature().parameters if stem in p and "mask" not in p]
+    return named[0] if named and not set(named) & set(call.arguments) else None
 
 
 def _may_be_mask(case: Case, name: str) -> bool:
