@@ -31,7 +31,7 @@ HERE = Path(__file__).parent / "released"
 RESULTS = HERE / "results.json"
 CONFIRMED = HERE / "confirmed.json"
 SECONDS = 300.0  # for one class, on a machine that others use
-AT_ONCE = 3
+AT_ONCE = int(os.environ.get("AT_ONCE", "1"))  # classes checked side by side
 
 PACKAGES = {  # distribution -> author
     "vit-pytorch": "Phil Wang",
@@ -104,8 +104,11 @@ def check(folder: Path, packages: list[str], again: bool) -> None:
         place = folder / package
         entry = results.setdefault(package, {"classes": {}})
         entry["version"] = version(place, package)
-        for c in own_candidates(place):
-            key = f"{c.file.relative_to(place)}:{c.name}"
+        found = {f"{c.file.relative_to(place)}:{c.name}": c for c in own_candidates(place)}
+        entry["classes"] = {
+            k: v for k, v in entry["classes"].items() if k in found
+        }  # what is no candidate any more goes
+        for key, c in found.items():
             if not (again and quiet(entry["classes"].get(key, {}))):
                 targets.append((package, key, c))
     options = Options(timeout=SECONDS, parallel=AT_ONCE)

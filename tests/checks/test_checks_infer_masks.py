@@ -100,3 +100,41 @@ def test_a_mask_of_an_argument_that_is_not_given_is_left_out_with_a_note():
     case = prepare(Extra("BS", "keep"))
     assert [m.parameter for m in case.masks] == ["mask"]
     assert "additional_kv_mask: it goes with additional_kv, which is not given" in case.notes
+
+
+class OverScores(nn.Module):
+    """Scores are filled where the mask over (items, heads, queries, keys) is True."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(32, 96)
+
+    def forward(self, x: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        b, t, c = x.shape
+        q, k, v = (p.view(b, t, 4, 8).transpose(1, 2) for p in self.qkv(x).chunk(3, -1))
+        scores = q @ k.mT / 8**0.5
+        if attention_mask is not None:
+            scores = scores.masked_fill(attention_mask, -torch.inf)
+        return (scores.softmax(-1) @ v).transpose(1, 2).reshape(b, t, c)
+
+
+class OverKeys(OverScores):
+    """The same for a mask over (items, keys), where the name has a fixed meaning."""
+
+    def forward(self, x: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return super().forward(x, None if attention_mask is None else attention_mask.bool()[:, None, None, :])
+
+
+class Spoken(OverScores):
+    """attention_mask: (items, heads, queries, keys). True indicates masking."""
+
+
+def test_a_borrowed_name_fixes_the_meaning_of_a_mask_over_keys_and_of_no_other():
+    over_scores, over_keys = inferred(OverScores()), inferred(OverKeys())
+    assert (over_scores.works, over_scores.polarity) == (True, "drop")
+    assert (over_keys.works, over_keys.polarity) == (False, "keep")
+
+
+def test_true_indicates_masking_is_read():
+    use = inferred(Spoken())
+    assert (use.works, use.polarity, use.said) == (True, "drop", "True indicates masking")

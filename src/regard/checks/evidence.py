@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
 KEEP = r"keep|kept|real|attend(ed|s)?( to)?|valid|visible|allowed?|participat\w*|seen?|take part|not (masked|pad\w*|ignored)|unmasked|use[ds]?|present|(real |actual |true )?tokens?|active|exists?|words?|frames?|contributes?|counts?"
-DROP = r"ignor\w*|pad(ding|ded|s)?|mask(ed)?( out)?|hid(e|den|es)|drop(ped)?|not (attend\w*|allowed|visible|valid)|block(ed)?|exclud\w*|disallow\w*|invalid|skip(ped)?"
+DROP = r"ignor\w*|pad(ding|ded|s)?|mask(ed|ing|s)?( out)?|hid(e|den|es|ing)|drop(ped|ping|s)?|not (attend\w*|allowed|visible|valid)|block(ed|ing|s)?|exclud\w*|disallow\w*|invalid|skip(ped|ping|s)?|remov\w*|suppress\w*"
 TRUE = r"(true|1(\.0)?|ones?|non-?zero)s?"
 FALSE = r"(false|0(\.0)?|zeros?)"
 MID = r"(?P<mid>(\w+ ){0,4}?)"  # "where the context may be" between "True" and "attended"
@@ -57,6 +58,17 @@ class Evidence:
     def says_polarity(self, parameter: str) -> bool:
         """Does the text itself (no name of fixed meaning) say what True means, in the words about this parameter?"""
         return _said_polarity(self.doc, parameter, near=True)[0] is not None
+
+    def meant_by_name(self, parameter: str, takes_key_mask: Callable[[], bool]) -> bool:
+        """Hugging Face's names fix a meaning for (items, keys) only: a mask over queries and keys is another thing there too."""
+        fixed = FIXED.get(parameter)
+        if (
+            fixed is None
+            or not fixed[1].startswith("Hugging Face")
+            or _said_polarity(self.doc, parameter)[0] is not None
+        ):
+            return True
+        return takes_key_mask()
 
     def shape(self, parameter: str) -> str | None:
         """The axes that the text gives a mask parameter, as letters of MaskUse.shape: "[B, S]" is "BS", "(N, 1, L)" "B1S"."""

@@ -118,6 +118,8 @@ def infer_mask(case: Case, name: str, call: Call) -> MaskUse | None:
     polarity, said = case.design.mask_polarity, "the design"
     if polarity is None or name != case.design.mask_argument:
         polarity, said = case.evidence.polarity(name)
+        if polarity is not None and not case.evidence.meant_by_name(name, lambda: _takes_key_mask(case, name, call)):
+            polarity = None
     trials: list[Trial] = []
     errors: list[str] = []
     special = _batch_of_heads(case, name, call)
@@ -140,6 +142,12 @@ def infer_mask(case: Case, name: str, call: Call) -> MaskUse | None:
         case.notes.append(f"{name}: no mask that we tried was accepted ({errors[0] if errors else 'nothing tried'})")
         return None
     return _chosen(_best(trials, polarity, name), polarity, said)
+
+
+def _takes_key_mask(case: Case, name: str, call: Call) -> bool:
+    """Does a 0/1 mask of (items, keys) run at all?"""
+    uses = [MaskUse(name, s, "BS", dtype) for s in _streams(case, call, name) for dtype in ("bool", "int")]
+    return any(_try(case, call, use, []) is not None for use in uses)
 
 
 def _batch_of_heads(case: Case, name: str, call: Call) -> MaskUse | None:
@@ -218,7 +226,8 @@ def _rank(use: MaskUse, dtype: str | None, polarity: str | None, shape: str | No
     """The shape that the words name, then usual ones; within a shape the dtype and polarity that the words name."""
     return (
         -1 if use.shape == shape else SHAPES.index(use.shape),
-        (0 if use.dtype == dtype else 1) * 2 + (0 if polarity in (None, use.polarity) else 1),
+        (0 if use.dtype == dtype else 1) * 3
+        + (2 if polarity and use.dtype == "additive" else 0 if polarity in (None, use.polarity) else 1),
     )
 
 
