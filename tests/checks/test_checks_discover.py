@@ -126,3 +126,61 @@ found, unreadable = discover(pathlib.Path({str(tmp_path)!r}))
 print(len(found), len(unreadable), "torch" in sys.modules)"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1", "0", "False"]
+
+
+def test_what_forward_does_not_reach_is_not_what_the_class_does(tmp_path):
+    source = """
+        class Sampler(nn.Module):
+            def forward(self, ids):
+                return F.cross_entropy(self.net(ids), ids).mean() * self.weight
+            def generate(self, ids):
+                return torch.multinomial(self.net(ids).softmax(-1), 1) @ self.table
+        class Backbone(nn.Module):
+            def __init__(self, planes):
+                self.fc, self.pool, self.softmax = nn.Linear(planes * 4, 10), nn.AdaptiveAvgPool2d(1), nn.Softmax(-1)
+            def forward(self, x):
+                return self.softmax(self.fc(self.pool(x).flatten(1)))
+        class Held(nn.Module):
+            def __init__(self):
+                self.run = self._open
+            def forward(self, x):
+                return self.run(x)
+            def _open(self, x):
+                return (x @ x.mT).softmax(-1) @ x
+    """
+    assert names(tmp_path, source) == [("Held", "softmax")]
+
+
+def test_weighted_sums_without_a_matrix_product_are_attention_and_entropies_are_not(tmp_path):
+    source = """
+        class Free(nn.Module):
+            def forward(self, x):
+                weights = torch.softmax(self.k(x), 1)
+                return torch.sigmoid(self.q(x)) * torch.mul(weights, self.v(x)).sum(dim=1, keepdim=True)
+        class FreeFull(nn.Module):
+            def forward(self, x):
+                k, bias = torch.exp(self.k(x)), torch.exp(self.bias)
+                below = bias @ k
+                return torch.sigmoid(self.q(x)) * (bias @ (k * self.v(x))) / below
+        class Surprise(nn.Module):
+            def forward(self, logits):
+                p = logits.softmax(-1)
+                return -(p * p.log()).sum(-1)
+        class Kernel(nn.Module):
+            def forward(self, x):
+                return torch.exp(-(x @ self.points) ** 2) / 2
+    """
+    assert names(tmp_path, source) == [("Free", "softmax"), ("FreeFull", "softmax")]
+
+
+def test_placeholders_that_return_nothing_and_tools_that_look_at_a_model_are_left_out(tmp_path):
+    source = """
+        class NoAttention(nn.Module):
+            def forward(self, x):
+                '''Nothing to add.'''
+                return None
+        class AttentionViewer:
+            def __call__(self, x):
+                return [w.mean(1) for w in self.model(x).attentions]
+    """
+    assert names(tmp_path, source) == []

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from regard.checks.reach import CALLED, Function, constructing, methods, normalised_product, running, weighted_sum
 from regard.core.errors import TargetError
 
 SOFTMAX = {"softmax", "Softmax", "Softmax2d", "softmax_one", "sparsemax", "entmax15", "masked_softmax"}
@@ -45,7 +46,6 @@ DATA = re.compile(
 )
 LOSS = re.compile(r"Loss$|Entropy$")
 QUERY, KEY = re.compile(r"^(q|qs|query|queries|query_states)$"), re.compile(r"^(k|ks|key|keys|key_states|kv)$")
-CALLED = ("forward", "__call__", "call")
 SKIPPED = {"__pycache__", "node_modules", "build", "dist"}
 
 
@@ -79,17 +79,22 @@ class _Facts:
     calls: set[str] = field(default_factory=set)
     product: bool = False  # an `@`
     multiplies: bool = False  # a `*`
+    divides: bool = False  # a `/`
+    weighs: bool = False  # a sum of values times a softmax, or exponentials divided by a product of them
 
     def add(self, other: _Facts) -> None:
         self.calls |= other.calls
         self.product |= other.product
         self.multiplies |= other.multiplies
+        self.divides |= other.divides
+        self.weighs |= other.weighs
 
     def why(self) -> str | None:
         product = self.product or bool(self.calls & PRODUCT)
         if self.calls & FUSED:
             return "fused call"
-        if product and (self.calls & SOFTMAX or {"exp", "sum"} <= self.calls):
+        divides = self.divides or bool(self.calls & {"div", "true_divide", "reciprocal"})
+        if (product and (self.calls & SOFTMAX or ({"exp", "sum"} <= self.calls and divides))) or self.weighs:
             return "softmax"
         if self.calls & SQUASH and (self.multiplies or "mul" in self.calls) and any(map(POOL.match, self.calls)):
             return "gate"
@@ -183,17 +188,18 @@ class _Reader:
         }
 
     def facts(self, node: ast.AST, seen: frozenset[str] = frozenset()) -> _Facts:
-        """Names called in `node` and in the functions of this file that it calls; base classes of this file included."""
+        """Names called in `node` and in the functions of this file that it calls; base classes of this file included.
+
+        Of a class, what its forward reaches counts, and of its constructor the layers that it makes.
+        """
         facts = _Facts()
-        for part in ast.walk(node):
-            if isinstance(part, ast.Call):
-                name = _last_name(part.func)
-                facts.calls.add(self.original.get(name, name))
-            elif isinstance(part, ast.BinOp | ast.AugAssign):
-                facts.product |= isinstance(part.op, ast.MatMult)
-                facts.multiplies |= isinstance(part.op, ast.Mult)
-            elif isinstance(part, ast.keyword | ast.Assign) and isinstance(part.value, ast.Name | ast.Attribute):
-                facts.calls.add(_last_name(part.value))  # attend = F.softmax, gate_layer=nn.Sigmoid
+        if isinstance(node, ast.ClassDef):
+            for part in constructing(node):
+                facts.calls |= self._of(part).calls
+            for part in running(node, self._inherited(node)):
+                facts.add(self._of(part))
+        else:
+            facts = self._of(node)
         near = [self.functions[n] for n in sorted(facts.calls) if n in self.functions and n not in seen]
         if isinstance(node, ast.ClassDef):
             near += [b for b in self._local_bases(node) if b.name not in seen and b is not node]
@@ -202,12 +208,37 @@ class _Reader:
             facts.add(self.facts(helper, seen))
         return facts
 
+    def _of(self, node: ast.AST) -> _Facts:
+        """What stands in one function or statement."""
+        facts = _Facts(weighs=weighted_sum(node, SOFTMAX) or normalised_product(node, PRODUCT))
+        for part in ast.walk(node):
+            if isinstance(part, ast.Call):
+                name = _last_name(part.func)
+                facts.calls.add(self.original.get(name, name))
+            elif isinstance(part, ast.BinOp | ast.AugAssign):
+                facts.product |= isinstance(part.op, ast.MatMult)
+                facts.multiplies |= isinstance(part.op, ast.Mult)
+                facts.divides |= isinstance(part.op, ast.Div)
+            elif isinstance(part, ast.keyword | ast.Assign) and isinstance(part.value, ast.Name | ast.Attribute):
+                facts.calls.add(_last_name(part.value))  # attend = F.softmax, gate_layer=nn.Sigmoid
+        return facts
+
+    def _inherited(self, node: ast.ClassDef, depth: int = 8) -> dict[str, Function]:
+        """Methods of base classes of this file, those of nearer ones first."""
+        found: dict[str, Function] = {}
+        for base in self._local_bases(node) if depth else []:
+            if base is not node:
+                found = {**self._inherited(base, depth - 1), **methods(base), **found}
+        return found
+
     def class_is_attention(self, node: ast.ClassDef) -> str | None:
         """Why this class is a candidate, or None."""
         if LOSS.search(node.name) or not self._runs(node, frozenset()):
             return None
         reached = self.facts(node).why()
-        return reached or ("named" if NAMED.search(node.name) or NAMED.search(node.name.lower()) else None)
+        layer = node.bases or "forward" in methods(node)  # a plain class that is only called looks at a model
+        named = layer and (NAMED.search(node.name) or NAMED.search(node.name.lower()))
+        return reached or ("named" if named else None)
 
     def _runs(self, node: ast.ClassDef, seen: frozenset[str]) -> bool:
         """Has a forward that does something, here or in a base; data classes, enums and abstract classes do not."""
@@ -229,7 +260,14 @@ class _Reader:
 
 
 def _is_abstract(method: ast.FunctionDef) -> bool:
+    """Computes nothing: refuses, passes or returns None."""
     body = [s for s in method.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
-    return all(isinstance(s, ast.Raise | ast.Pass) for s in body) or any(
-        _last_name(d) == "abstractmethod" for d in method.decorator_list
-    )
+    empty = [
+        isinstance(s, ast.Raise | ast.Pass)
+        or (
+            isinstance(s, ast.Return)
+            and (s.value is None or (isinstance(s.value, ast.Constant) and s.value.value is None))
+        )
+        for s in body
+    ]
+    return all(empty) or any(_last_name(d) == "abstractmethod" for d in method.decorator_list)
