@@ -37,5 +37,13 @@ class CaptureError(RegardError, ValueError):
     """A capture that was asked for and cannot be made or read."""
 
 
+class ConversionError(RegardError, ValueError):
+    """Weights that cannot be read, do not fit, or do not compute the same after they were converted."""
+
+
 class MissingExtraError(RegardError, ImportError):
     """An optional package that is needed for this call; the text names the extra to install."""
+
+
+class DataError(RegardError, ValueError):
+    """Data that cannot be fetched, is not laid out as a recipe reads it, or contradicts itself."""
