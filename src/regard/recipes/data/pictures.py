@@ -67,11 +67,11 @@ def read_pictures(path: str | Path, *, side: int | None = None) -> PictureSplits
     classes = sorted({label for _, label, _ in splits.train})
     unknown_labels(classes, (label for _, label, _ in [*splits.val, *splits.test]), str(path))
     place = {label: i for i, label in enumerate(classes)}
-    parts = [
+    train, val, test = (
         Pictures(np.stack([i for _, _, i in part]), np.asarray([place[label] for _, label, _ in part], np.int64))
         for part in splits
-    ]
-    return PictureSplits(*parts, classes)
+    )
+    return PictureSplits(train, val, test, classes)
 
 
 def read_idx(content: bytes, name: str) -> np.ndarray:

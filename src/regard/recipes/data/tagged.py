@@ -21,7 +21,7 @@ is O
 large O
 """
 _ENTITY = re.compile(r"[BIMESL]-.+|O")
-_NUMBERED = re.compile(r".\d{1,2}", re.DOTALL)  # Weibo writes the place of a character in its word behind it
+_NUMBERED = re.compile("(\ufffd\ufffd|.)[0-9]{1,2}")  # Weibo writes the place of a character in its word behind it
 
 
 class Tagged(NamedTuple):
@@ -66,7 +66,7 @@ def parse(text: str, name: str) -> list[Tagged]:
         tokens.append(cells[0].strip() or " ")
         tags.append(cells[-1].strip())
     if sentences and all(_NUMBERED.fullmatch(token) for row in sentences for token in row.tokens):
-        sentences = [Tagged(tuple(token[0] for token in row.tokens), row.tags) for row in sentences]
+        sentences = [Tagged(tuple(_NUMBERED.sub(r"\1", token) for token in row.tokens), row.tags) for row in sentences]
     return [Tagged(row.tokens, tags) for row, tags in zip(sentences, to_bio([row.tags for row in sentences], name))]
 
 
