@@ -1,7 +1,10 @@
 """Where attention is, read from source text: candidates are found in the syntax tree, and nothing is imported or run.
 
 A candidate is a class (or a function of query and key) whose name says attention, or whose own code reaches a softmax with
-a matrix product, a fused attention call, or a gate (pooled, squashed, multiplied back).
+a matrix product or a weighted sum, a fused attention call, or a gate (pooled, squashed, multiplied back).
+
+No candidate: what only `generate` or a loss does, the softmax of an entropy, a class that returns a loss and holds nothing but
+squashed predictions, a forward that refuses or returns None, a plain class that is only called (it looks at a model).
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ DATA = re.compile(
     r"(Enum|NamedTuple|TypedDict|Protocol|Config|Exception|Error|Warning|TestCase|Function|Output|Processor|Test|Args|ABC|object)$"
 )
 LOSS = re.compile(r"Loss$|Entropy$")
+LOSSES = {"cross_entropy", "nll_loss", "mse_loss", "kl_div", "binary_cross_entropy", "binary_cross_entropy_with_logits"}
 QUERY, KEY = re.compile(r"^(q|qs|query|queries|query_states)$"), re.compile(r"^(k|ks|key|keys|key_states|kv)$")
 SKIPPED = {"__pycache__", "node_modules", "build", "dist"}
 
@@ -96,6 +100,8 @@ class _Facts:
         divides = self.divides or bool(self.calls & {"div", "true_divide", "reciprocal"})
         if (product and (self.calls & SOFTMAX or ({"exp", "sum"} <= self.calls and divides))) or self.weighs:
             return "softmax"
+        if self.calls & LOSSES:  # it returns a loss: what it squashes are predictions
+            return None
         if self.calls & SQUASH and (self.multiplies or "mul" in self.calls) and any(map(POOL.match, self.calls)):
             return "gate"
         return None
@@ -221,6 +227,8 @@ class _Reader:
                 facts.divides |= isinstance(part.op, ast.Div)
             elif isinstance(part, ast.keyword | ast.Assign) and isinstance(part.value, ast.Name | ast.Attribute):
                 facts.calls.add(_last_name(part.value))  # attend = F.softmax, gate_layer=nn.Sigmoid
+        if "log" in facts.calls and not (facts.product or facts.weighs or facts.calls & PRODUCT):
+            facts.calls -= SOFTMAX  # an entropy
         return facts
 
     def _inherited(self, node: ast.ClassDef, depth: int = 8) -> dict[str, Function]:

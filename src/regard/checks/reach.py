@@ -48,7 +48,9 @@ def _reached(begin: list[Function], own: dict[str, Function]) -> list[ast.AST]:
             continue
         found.append(method)
         named = {part.attr for part in ast.walk(method) if isinstance(part, ast.Attribute)}
-        todo += [own[name] for name in sorted(named) if name in own]
+        todo += [
+            own[name] for name in sorted(named) if name in own and "loss" not in name
+        ]  # a loss is no part of a layer
     return list(found)
 
 
