@@ -68,22 +68,28 @@ def gaps(line: list[int]) -> list[int]:
 
 
 def wrapped(field: Field) -> list[int]:
-    """Pixels whose field falls in two far parts while most fields are in one piece: opposite borders see each other."""
-    steps: Counter[int] = Counter()
-    for t in range(field.sees.shape[0]):
-        for line in field.spans(t):
-            steps.update(gaps(line))
+    """Pixels that see both ends of a line and a hole between, while others see one piece at least as long.
+
+    That is a window that was rolled and not cut: joined end to start, the two parts are one piece of a window's size. Tokens
+    that everybody sees (a class token, global tokens) belong to no window and are left out, as rows and as columns.
+    """
+    everywhere = field.sees.all(0) | field.sees.all(1)
+    local = Field(field.sees & ~everywhere, field.grid)
+    lines = {t: local.spans(t) for t in range(len(everywhere)) if not bool(everywhere[t])}
+    steps = Counter(s for pair in lines.values() for line in pair for s in gaps(line))
     if not steps:
         return []
     usual = max(steps, key=lambda k: steps[k])
-    out = []
-    for t in range(field.sees.shape[0]):
-        for line, size in zip(field.spans(t), field.grid):
-            g = gaps(line)
-            if len(line) >= 2 and any(s > usual for s in g) and _at_both_ends(line, size):
+    out: list[int] = []
+    for axis, size in enumerate(field.grid):
+        along = {t: pair[axis] for t, pair in lines.items()}
+        pieces = [len(line) for line in along.values() if line and all(s == usual for s in gaps(line))]
+        longest = max((n for n in pieces if n * usual < size), default=0)
+        for t, line in along.items():
+            holes = [s for s in gaps(line) if s != usual]
+            if len(holes) == 1 and holes[0] > usual and _at_both_ends(line, size) and len(line) <= longest:
                 out.append(t)
-                break
-    return out
+    return sorted(set(out))
 
 
 def _at_both_ends(line: list[int], size: int) -> bool:

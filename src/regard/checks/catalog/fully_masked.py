@@ -77,14 +77,21 @@ def fully_masked_gradient(case: Case) -> list[Verdict]:
         keep, batch = _one_empty(case, call, use)
         if not all(x.is_floating_point() for x in batch.values()):
             continue
-        module = case.subject.instance(fresh=True, train=False)
-        leaves = {n: x.clone().requires_grad_() for n, x in batch.items()}
-        got = masked(case, call, use, leaves, keep, grad=True, module=module)
-        if not bool(torch.isfinite(got).all()) or not got.requires_grad:
-            continue  # the forward rule speaks of that
-        got[1:].square().sum().backward() if got.shape[0] > 1 else got.square().sum().backward()
-        bad = [n for n, p in _parameters(module) if p.grad is not None and not bool(torch.isfinite(p.grad).all())]
-        bad += [n for n, x in leaves.items() if x.grad is not None and not bool(torch.isfinite(x.grad).all())]
+        bad = _not_finite(case, call, use, keep, batch, case.subject.dtype)
+        if bad and case.subject.dtype == torch.float64 and not _not_finite(case, call, use, keep, batch, torch.float32):
+            out.append(
+                Verdict(
+                    "question",
+                    f"when {use.parameter} hides every key of an item, the gradient of {', '.join(bad[:3])} is NaN in float64 only: a finite minimum of float64 is cast to float32",
+                    kind="fully-masked-nan-backward",
+                    measured="NaN in float64",
+                    allowed="finite",
+                    example="item 0 fully hidden, float64",
+                    cause="softmax(dtype=float32) of torch.finfo(float64).min",
+                    fix="torch.finfo(torch.float32).min, or the dtype of the scores",
+                )
+            )
+            continue
         if bad:
             out.append(
                 _verdict(
@@ -97,6 +104,20 @@ def fully_masked_gradient(case: Case) -> list[Verdict]:
                 )
             )
     return out
+
+
+def _not_finite(
+    case: Case, call: Call, use: MaskUse, keep: Tensor, batch: dict[str, Tensor], dtype: torch.dtype
+) -> list[str]:
+    """Names of parameters and inputs whose gradient is NaN; none where the output is not finite (the forward rule speaks of it)."""
+    module = case.subject.instance(fresh=True, train=False, dtype=dtype)
+    leaves = {n: x.clone().requires_grad_() for n, x in batch.items()}
+    got = masked(case, call, use, leaves, keep, grad=True, module=module, dtype=dtype)
+    if not bool(torch.isfinite(got).all()) or not got.requires_grad:
+        return []
+    (got[1:] if got.shape[0] > 1 else got).square().sum().backward()
+    bad = [n for n, p in _parameters(module) if p.grad is not None and not bool(torch.isfinite(p.grad).all())]
+    return bad + [n for n, x in leaves.items() if x.grad is not None and not bool(torch.isfinite(x.grad).all())]
 
 
 def _parameters(module: nn.Module) -> list[tuple[str, Tensor]]:

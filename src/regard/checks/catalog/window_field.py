@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+
 from regard.checks.case import Case, Verdict
 from regard.checks.field import Field, contiguous_blocks, field_of, other_grids, partition, wrapped
+from regard.checks.roles import constructor_role
 from regard.checks.rule import rule
 from regard.checks.sites import attention_sites
 
@@ -58,6 +61,8 @@ def opposite_borders(case: Case) -> Verdict | None:
         scores = scores.masked_fill(region_mask(H, W), float("-inf"))
     References: Liu et al. 2021 (Swin), figure 4.
     """
+    built = _built_for(case)
+    clean = built is not None and any(f.grid == built and not wrapped(f) for f in _fields(case))
     for field in _fields(case):
         if not field.local:
             continue
@@ -71,9 +76,15 @@ def opposite_borders(case: Case) -> Verdict | None:
                 if h > 1
                 else f"token {t} of {w} sees {columns}"
             )
+            other = clean and built is not None and field.grid != built
             return Verdict(
-                "error",
-                f"opposite borders see each other: {where}",
+                "question" if other else "error",
+                f"opposite borders see each other: {where}"
+                + (
+                    f"; it was built for {built[0]} x {built[1]} and refuses no other size: is that meant?"
+                    if other
+                    else ""
+                ),
                 kind="shift-mask",
                 measured=f"{len(far)} of {field.sees.shape[0]} tokens",
                 allowed="0",
@@ -81,6 +92,20 @@ def opposite_borders(case: Case) -> Verdict | None:
                 cause="the cyclic shift is not masked at this size",
                 fix="build the shift mask from the regions of the actual, padded size, after the roll",
             )
+    return None
+
+
+def _built_for(case: Case) -> tuple[int, int] | None:
+    """The map size that the constructor insists on (a required argument): at any other, the module is outside what it promises."""
+    if not case.subject.is_module:
+        return None
+    given = {**vars(case.subject.pristine), **case.facts.get("init", {})}
+    for p in inspect.signature(type(case.subject.pristine).__init__).parameters.values():
+        size = given.get(p.name)
+        if p.default is p.empty and constructor_role(p.name) == "grid" and size is not None:
+            pair = (size, size) if isinstance(size, int) else size
+            if isinstance(pair, tuple | list) and len(pair) == 2:
+                return (int(pair[0]), int(pair[1]))
     return None
 
 

@@ -1,0 +1,121 @@
+"""Right modules that once drew an alarm: each is written here in a few lines, and stays quiet."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard.checks.check import check
+
+
+def said(module: nn.Module, *rules: str) -> list[tuple[str, str]]:
+    report = check(module, select=list(rules) or None)
+    assert report.status == "checked", report.reason
+    return [(f.rule, f.level) for f in report.findings]
+
+
+class FilledInDouble(nn.Module):
+    """The softmax runs in float32, where the smallest float64 is -inf; in float32 nothing is NaN."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(16, 48)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """mask: (batch, keys), True = attend."""
+        q, k, v = self.qkv(x).chunk(3, -1)
+        scores = q @ k.mT / 4
+        if mask is not None:
+            scores = scores.masked_fill(~mask[:, None], torch.finfo(scores.dtype).min)
+        out = scores.softmax(-1, dtype=torch.float32).to(x.dtype) @ v
+        return out if mask is None else out.masked_fill(~mask.any(-1)[:, None, None], 0.0)
+
+
+def test_a_gradient_that_is_nan_in_float64_only_is_a_question():
+    assert said(FilledInDouble(), "ATT602") == [("ATT602", "question")]
+
+
+class Patches(nn.Module):
+    """Pixels at one place of their patches see each other, after a 3 x 3 convolution: far parts by design, nothing is rolled."""
+
+    def __init__(self, channels=12):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, channels, 3, padding=1)
+        self.qkv = nn.Linear(channels, 3 * channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, c, h, w = x.shape
+        y = self.conv(x).reshape(b, c, h // 7, 7, w // 7, 7).permute(0, 3, 5, 2, 4, 1).reshape(b * 49, -1, c)
+        q, k, v = self.qkv(y).chunk(3, -1)
+        y = (q @ k.mT * c**-0.5).softmax(-1) @ v
+        return y.reshape(b, 7, 7, h // 7, w // 7, c).permute(0, 5, 3, 1, 4, 2).reshape(b, c, h, w)
+
+
+class Frames(nn.Module):
+    """A class token that all see, and frames of 8 tokens that see themselves and it."""
+
+    def __init__(self, dim=16):
+        super().__init__()
+        self.frame = 8
+        self.qkv = nn.Linear(dim, 3 * dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        frame = (torch.arange(x.shape[1]) - 1).div(self.frame, rounding_mode="floor")
+        if (x.shape[1] - 1) % self.frame or x.shape[1] < 3 * self.frame:
+            raise ValueError("three or more whole frames and one class token")
+        see = (frame[:, None] == frame) | (frame == -1) | (frame == -1)[:, None]
+        q, k, v = self.qkv(x).chunk(3, -1)
+        return (q @ k.mT / 4).masked_fill(~see, -torch.inf).softmax(-1) @ v
+
+
+class WindowAndGlobal(nn.Module):
+    """A sliding window of two each side, and a first and last token that see and are seen by all."""
+
+    def __init__(self, dim=16):
+        super().__init__()
+        self.qkv = nn.Linear(dim, 3 * dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        at = torch.arange(x.shape[1])
+        end = (at == 0) | (at == x.shape[1] - 1)
+        see = ((at[:, None] - at).abs() <= 2) | end | end[:, None]
+        q, k, v = self.qkv(x).chunk(3, -1)
+        return (q @ k.mT / 4).masked_fill(~see, -torch.inf).softmax(-1) @ v
+
+
+@pytest.mark.parametrize("module", [Patches(), Frames(), WindowAndGlobal()], ids=lambda m: type(m).__name__)
+def test_far_parts_that_are_no_rolled_window_are_left_alone(module):
+    assert said(module, "ATT805") == []
+
+
+class BuiltForOneSize(nn.Module):
+    """Shifted windows of 4 over a map whose size the constructor asks for; other sizes run, with a mask that is not theirs."""
+
+    def __init__(self, dim, window_size, shift_size, fmap_size):
+        super().__init__()
+        self.window, self.shift = window_size, shift_size
+        self.fmap_size = (fmap_size, fmap_size) if isinstance(fmap_size, int) else fmap_size
+        self.qkv = nn.Linear(dim, 3 * dim)
+        place = [
+            (torch.arange(n) >= n - window_size).long() + (torch.arange(n) >= n - shift_size) for n in self.fmap_size
+        ]
+        region = self.cut((3 * place[0][:, None] + place[1])[None, :, :, None].float())[..., 0]  # (windows, n * n)
+        self.register_buffer("see", region[:, :, None] == region[:, None])
+
+    def cut(self, x):
+        n = self.window
+        return x.unflatten(2, (-1, n)).unflatten(1, (-1, n)).transpose(2, 3).reshape(-1, n * n, x.shape[-1])
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, h, w, c = x.shape
+        n, s = self.window, self.shift
+        q, k, v = self.qkv(self.cut(x.roll((-s, -s), (1, 2)))).chunk(3, -1)
+        scores = (q @ k.mT * c**-0.5).unflatten(0, (-1, self.see.shape[0])).masked_fill(~self.see, -torch.inf)
+        y = scores.flatten(0, 1).softmax(-1) @ v
+        y = y.reshape(b, h // n, w // n, n, n, c).transpose(2, 3).reshape(b, h, w, c)
+        return y.roll((s, s), (1, 2))
+
+
+def test_another_size_than_the_one_it_was_built_for_is_a_question():
+    assert said(BuiltForOneSize(16, 4, 2, 8), "ATT805") == [("ATT805", "question")]
