@@ -18,6 +18,7 @@ from regard.recording.record import Record
 from regard.recording.scores import output_share
 from regard.recording.selfcheck import disagreement
 from regard.recording.summary import Summary
+from regard.recording.summary_blocks import add_in_blocks, in_blocks
 from regard.recording.weighing import mask_digest, tiles_of
 
 
@@ -126,7 +127,9 @@ class Layers:
         self._count(cost, record, attention)
         whole = torch.zeros(len(heads), T, first + S) if self.wanted.level == "full" and not self.over else None
         exact = {i: torch.zeros(len(heads), first + S) for i in chosen} if not self.over else {}
-        for tile, seen in tiles_of(attention, sample, heads):
+        blocks = whole is None and not exact and first == 0 and in_blocks(attention)
+        done = blocks and add_in_blocks(summary, attention, sample, heads)
+        for tile, seen in () if done else tiles_of(attention, sample, heads):
             tile = replace(tile, keys=slice(tile.keys.start + first, tile.keys.stop + first))
             summary.add(tile, seen)
             if whole is not None:

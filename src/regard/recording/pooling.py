@@ -83,6 +83,18 @@ class PooledMap:
             mass = (sums[:, edges[1:]] - sums[:, edges[:-1]]).cpu()
             self.even[0, :, bins[0] : bins[-1] + 1].index_add_(0, rows, mass)
 
+    def add_bins(self, head: int, rows: Tensor, first: int, mass: Tensor, peaks: Tensor) -> None:
+        """Add rows of one head that are summed over bins already: mass, peaks (t, bins) from bin `first` on; rows (t,) of the map."""
+        at = slice(first, first + mass.shape[1])
+        self.total[head, :, at].index_add_(0, rows, mass.to(self.total.dtype).cpu())
+        index = rows[:, None].expand(-1, mass.shape[1])
+        self.largest[head, :, at].scatter_reduce_(0, index, peaks.to(self.largest.dtype).cpu(), "amax")
+
+    def add_even_bins(self, rows: Tensor, even: Tensor) -> None:
+        """Add the rows of an even spread that is summed over all bins, (t, Q); and count the rows."""
+        self.count.index_add_(0, rows, torch.ones(len(rows)))
+        self.even[0].index_add_(0, rows, even.to(self.even.dtype))
+
     def _edges(self, first: int, size: int) -> tuple[list[int], list[int]]:
         """Limits of the key bins inside a run of keys, counted from its first; and the bins."""
         if size == 0:

@@ -167,6 +167,7 @@ def finish(summary: Summary) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     if summary.sampled:
         scores["nucleus_rows"] = summary.nucleus / summary.sampled
         scores["slash_rows"] = heaviest(summary.slash)
-    for name, (mass, rows) in summary.on_pairs.items():
+    for name, mass in summary.on_pairs.items():
+        rows = int(summary.has_pair[name].sum())
         scores[name] = mass / rows if rows else torch.full_like(mass, torch.nan)
     return scores, series

@@ -46,7 +46,8 @@ class Summary:
         self.segment_rows = torch.zeros(len(segments))
         self.queries, self.keys = 0, keys
         self.ids = ids  # (S,) token ids of the keys, for duplicate and induction
-        self.on_pairs: dict[str, tuple[Tensor, int]] = {} if ids is None else {n: (torch.zeros(H), 0) for n in PAIRS}
+        self.on_pairs = {} if ids is None else {n: torch.zeros(H) for n in PAIRS}
+        self.has_pair = {name: torch.zeros(0, dtype=torch.bool) for name in self.on_pairs}  # which queries have one
         self._last: tuple[tuple, _Around] | None = None
         self.future = 0.0  # mass on keys after the query's own place
 
@@ -60,6 +61,7 @@ class Summary:
         self.seen_by = torch.nn.functional.pad(self.seen_by, (0, grow))
         self.queries += queries
         self.pooled.fit(self.queries, self.keys)
+        self.has_pair = {n: torch.nn.functional.pad(has, (0, queries)) for n, has in self.has_pair.items()}
         self.parts = {name: torch.zeros(len(self.heads), queries) for name in SERIES}
         for name in SERIES:
             self.series[name].append(self.parts[name])
@@ -87,9 +89,13 @@ class Summary:
         for total, (low, high) in ((self.first, (0, BOUNDARY)), (self.last, (self.keys - BOUNDARY, self.keys))):
             total[h] += weights[..., max(0, low - keys.start) : max(0, high - keys.start)].sum((1, 2)).float().cpu()
         self._add_maps(tile, seen, around, sums, (self.base + rows).cpu())
-        self._add_segments(tile, sums)
-        self._add_pairs(tile)
-        self._add_sample(tile)
+        self.add_segments(tile.heads, rows + self.offset, tile.keys, tile.weights)
+        self.add_pairs(tile.heads, tile.rows, tile.keys, tile.weights)
+        rows_kept = [r for r in range(tile.rows.start, tile.rows.stop) if r in self.chosen]
+        if rows_kept:
+            self.add_sample(
+                tile.heads, rows_kept, tile.weights[:, [r - tile.rows.start for r in rows_kept]], keys.start
+            )
 
     def _per_query(self, tile: Tile, mass: Tensor, near: Tensor, around: _Around) -> dict[str, Tensor]:
         """The series, (h, t) each, of a tile's rows."""
@@ -121,50 +127,50 @@ class Summary:
             self._last = (at, _Around(tile, place, seen.shown, self.profile.shape[1], self.keys))
         return self._last[1]
 
-    def _add_segments(self, tile: Tile, sums: Tensor) -> None:
-        if not self.segments or tile.weights.shape[-1] == 0:
+    def add_segments(self, heads: slice, place: Tensor, keys: slice, weights: Tensor) -> None:
+        """Mass from segment to segment; weights: (h, t, s) of queries at `place` (t,) on the keys."""
+        s = weights.shape[-1]
+        if not self.segments or s == 0:
             return
-        s = tile.weights.shape[-1]
-        place = torch.arange(tile.rows.start, tile.rows.stop, device=sums.device) + self.offset
-        inside = torch.stack([(place >= a) & (place < b) for _, a, b in self.segments]).to(sums.dtype)  # (G, t)
-        sums = torch.nn.functional.pad(sums, (1, 0))
-        low, high = ([min(max(g[i] - tile.keys.start, 0), s) for g in self.segments] for i in (1, 2))
-        mass = sums[..., high] - sums[..., low]  # (h, t, G)
-        self.segment_mass[tile.heads] += torch.einsum("gt,htk->hgk", inside, mass).float().cpu()
-        if tile.heads.start == 0:
+        inside = torch.stack([(place >= a) & (place < b) for _, a, b in self.segments]).to(weights.dtype)  # (G, t)
+        for k, (_, a, b) in enumerate(self.segments):
+            part = weights[..., min(max(a - keys.start, 0), s) : min(max(b - keys.start, 0), s)]
+            if part.shape[-1]:
+                self.segment_mass[heads, :, k] += torch.einsum("gt,ht->hg", inside, part.sum(-1)).float().cpu()
+        if heads.start == 0 and keys.start == 0:
             self.segment_rows += inside.sum(1).float().cpu()
 
-    def _add_pairs(self, tile: Tile) -> None:
+    def add_pairs(self, heads: slice, rows: slice, keys: slice, weights: Tensor) -> None:
         """Weight on earlier equal tokens, and on the keys right after them."""
         if self.ids is None or len(self.ids) < self.keys:
             return
-        ids = self.ids.to(tile.weights.device)
-        place = torch.arange(tile.rows.start, tile.rows.stop, device=ids.device) + self.offset
-        key = torch.arange(tile.keys.start, tile.keys.stop, device=ids.device)
+        ids = self.ids.to(weights.device)
+        place = torch.arange(rows.start, rows.stop, device=ids.device) + self.offset
+        key = torch.arange(keys.start, keys.stop, device=ids.device)
         for name in PAIRS:
             back = 0 if name == "duplicate" else 1
             same = ids[place][:, None] == ids[(key - back).clamp(min=0)][None]
             same &= (key >= back)[None] & (key[None] - back < place[:, None])
-            mass, rows = self.on_pairs[name]
-            mass[tile.heads] += torch.einsum("hts,ts->h", tile.weights, same.to(tile.weights.dtype)).float().cpu()
-            self.on_pairs[name] = (mass, rows + (int(same.any(-1).sum()) if tile.heads.start == 0 else 0))
+            self.on_pairs[name][heads] += torch.einsum("hts,ts->h", weights, same.to(weights.dtype)).float().cpu()
+            if heads.start == 0:
+                at = slice(self.base + rows.start, self.base + rows.stop)
+                self.has_pair[name][at] |= same.any(-1).cpu()
 
-    def _add_sample(self, tile: Tile) -> None:
-        """Nucleus sizes and diagonals, on a few rows: they need whole rows sorted or shifted."""
-        rows = [r - tile.rows.start for r in range(tile.rows.start, tile.rows.stop) if r in self.chosen]
-        if not rows or tile.weights.shape[-1] == 0:
+    def add_sample(self, heads: slice, rows: list[int], some: Tensor, low: int) -> None:
+        """Nucleus sizes and diagonals of a few whole rows, (h, r, s), whose first key is `low`: they need rows sorted or shifted."""
+        if some.shape[-1] == 0:
             return
-        some = tile.weights[:, rows].float()
+        some = some.float()
         ordered = some.sort(-1, descending=True).values.cumsum(-1)
-        self.nucleus[tile.heads] += ((ordered < 0.9 * ordered[..., -1:]).sum(-1) + 1).float().sum(1).cpu()
-        self.sampled += len(rows) if tile.heads.start == 0 else 0
+        self.nucleus[heads] += ((ordered < 0.9 * ordered[..., -1:]).sum(-1) + 1).float().sum(1).cpu()
+        self.sampled += len(rows) if heads.start == 0 else 0
         self.slash = torch.nn.functional.pad(self.slash, (0, max(0, self.keys - self.slash.shape[1])))
-        for at, r in enumerate(rows):
-            place = min(tile.rows.start + r + self.offset, self.keys - 1)
-            low, high = tile.keys.start, min(tile.keys.stop, place + 1)
+        for at, row in enumerate(rows):
+            place = min(row + self.offset, self.keys - 1)
+            high = min(low + some.shape[-1], place + 1)
             if high > low:
                 back = some[:, at, : high - low].flip(-1).cpu()  # distance place - high + 1 first
-                self.slash[tile.heads, place - high + 1 : place - low + 1] += back
+                self.slash[heads, place - high + 1 : place - low + 1] += back
 
 
 class _Around:
