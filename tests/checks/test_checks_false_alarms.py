@@ -119,3 +119,54 @@ class BuiltForOneSize(nn.Module):
 
 def test_another_size_than_the_one_it_was_built_for_is_a_question():
     assert said(BuiltForOneSize(16, 4, 2, 8), "ATT805") == [("ATT805", "question")]
+
+
+class TwoFeatures(nn.Module):
+    """A channel gate with a bottleneck of two features that are both shut for small inputs."""
+
+    def __init__(self, channels=32):
+        super().__init__()
+        self.narrow, self.wide = nn.Linear(channels, 2), nn.Linear(2, channels)
+        nn.init.constant_(self.narrow.bias, -1.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate = torch.sigmoid(self.wide(torch.relu(self.narrow(x.mean((2, 3))))))
+        return gate[..., None, None].expand_as(x)
+
+
+class ShutByChance(TwoFeatures):
+    """The same with weights for which the features of no input open."""
+
+    def __init__(self, channels=32):
+        super().__init__(channels)
+        self.middle = nn.Linear(2, 2)
+        with torch.no_grad():
+            self.middle.weight.copy_(-self.middle.weight.abs())
+            self.middle.bias.copy_(-self.middle.bias.abs())
+
+    def forward(self, x: Tensor) -> Tensor:
+        few = torch.relu(self.middle(torch.relu(self.narrow(x.mean((2, 3))))))
+        return torch.sigmoid(self.wide(few))[..., None, None].expand_as(x)
+
+
+@pytest.mark.parametrize("module", [TwoFeatures(), ShutByChance()], ids=lambda m: type(m).__name__)
+def test_features_that_are_shut_by_their_weights_are_not_dead(module):
+    assert said(module) == []
+
+
+class StartsTiny(nn.Module):
+    """Cross-attention whose projections start at 0.001: scores differ by less than rounding until it has learned."""
+
+    def __init__(self, dim=32):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(dim, dim) for _ in range(3))
+        for layer in (self.q, self.k, self.v):
+            nn.init.normal_(layer.weight, std=0.001)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, x: Tensor, context: Tensor) -> Tensor:
+        return (self.q(x) @ self.k(context).mT * x.shape[-1] ** -0.5).softmax(-1) @ self.v(context)
+
+
+def test_a_query_behind_weights_that_start_tiny_is_read():
+    assert said(StartsTiny(), "ATT306") == []

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.checks.call import Call
 from regard.checks.case import Case, Verdict
+from regard.checks.redraw import SEEDS, redrawn
 from regard.checks.rule import rule
 from regard.checks.sites import attention_sites, watch
 from regard.checks.subject import as_dtype
@@ -17,14 +18,24 @@ QK = r"(^|\.|_)(q|k|query|key|wq|wk|to_q|to_k|q_proj|k_proj)"
 
 
 def gradients(
-    case: Case, *, pristine: bool = False, call: Call | None = None, number: int = 4, tokens: int | None = None
+    case: Case,
+    *,
+    pristine: bool = False,
+    call: Call | None = None,
+    number: int = 4,
+    tokens: int | None = None,
+    size: float = 1.0,
+    module: nn.Module | None = None,
 ) -> dict[str, Tensor | None]:
-    """Parameter name -> gradient of a random projection of the output; None where nothing arrives."""
-    module = case.subject.instance(fresh=True)
+    """Parameter name -> gradient of a random projection of the output; None where nothing arrives. `size`: of the input."""
+    module = module or case.subject.instance(fresh=True)
     if pristine:
         module = as_dtype(copy.deepcopy(case.subject.pristine), case.subject.dtype).eval()
     call = call or case.call
-    out = case.run(case.sample(number, call=call, tokens=tokens), call=call, grad=True, module=module)
+    batch = {
+        n: x * size if x.is_floating_point() else x for n, x in case.sample(number, call=call, tokens=tokens).items()
+    }
+    out = case.run(batch, call=call, grad=True, module=module)
     if not out.requires_grad:
         return {n: None for n, p in module.named_parameters() if p.requires_grad}
     generator = torch.Generator().manual_seed(5)
@@ -53,10 +64,16 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
     case.need(case.subject.is_module, "a function has no parameters")
     case.need(any(p.requires_grad for p in case.subject.pristine.parameters()), "it has no trainable parameters")
     got = gradients(case)
-    for number in (5, 6):  # a ReLU may be shut for one input
+    for number, size in ((5, 1.0), (6, 1.0), (7, 5.0), (8, -25.0)):  # a ReLU may be shut for one input
         if all(_arrives(g) for g in got.values()):
             break
-        got = {n: g if _arrives(g) else h for (n, g), h in zip(got.items(), gradients(case, number=number).values())}
+        other = gradients(case, number=number, size=size).values()
+        got = {n: g if _arrives(g) else h for (n, g), h in zip(got.items(), other)}
+    for seed in SEEDS:  # or for every input, with weights that happen to be so
+        if all(_arrives(g) for g in got.values()):
+            break
+        other = gradients(case, module=redrawn(case, seed), size=5.0).values()
+        got = {n: g if _arrives(g) else h for (n, g), h in zip(got.items(), other)}
     if case.cross is not None:
         for n, g in gradients(case, call=case.cross).items():
             got[n] = got[n] if _arrives(got.get(n)) else g

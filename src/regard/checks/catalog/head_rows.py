@@ -9,6 +9,7 @@ from torch import Tensor
 
 from regard.checks.call import Call
 from regard.checks.case import Case, NotExercised, Verdict
+from regard.checks.redraw import matters
 from regard.checks.rule import rule
 from regard.checks.sites import Rows, row_sources, token_offset
 
@@ -191,6 +192,8 @@ def context_is_read(case: Case) -> Verdict | None:
     for call in calls:
         for name in (call.keys, call.query):
             change = influence(case, call=call, source=name).change
+            if float(change.max()) <= case.tolerance and matters(case, call, name):
+                continue  # weights that start so small that nothing passes
             if float(change.max()) <= case.tolerance and name == call.query and _reaches(case, call, name):
                 return Verdict(
                     "error",

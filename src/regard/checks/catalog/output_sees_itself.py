@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from regard.checks.case import Case, Verdict
+from regard.checks.case import Batch, Case, Verdict
 from regard.checks.influence import Influence, influence, replace_token
+from regard.checks.redraw import SEEDS, redrawn
 from regard.checks.rule import rule
 from regard.checks.sites import attention_sites
 from regard.intercept import Site
@@ -28,6 +29,10 @@ def output_sees_itself(case: Case) -> Verdict | None:
     base = influence(case)
     case.need(base.square, "as many outputs as tokens are needed")
     sites = attention_sites(case)
+    case.need(
+        bool(base.sees.any()) or not _reacts(case),
+        "no single token matters and the whole input does: features are shut here (a ReLU), or the tokens are averaged",
+    )
     verdict = _judge(_twice(case, base), None, sites)
     if verdict is not None or not case.call.free_length:
         return verdict
@@ -41,6 +46,23 @@ def output_sees_itself(case: Case) -> Verdict | None:
         if verdict is not None:
             return verdict
     return None
+
+
+def _reacts(case: Case) -> bool:
+    """Does the output change with the whole input, at some size or with other weights?"""
+    base = case.base[1]
+    for number, size in ((1, 1.0), (2, 5.0), (3, -25.0), (4, 25.0)):
+        if case.difference(case.run(_scaled(case.sample(number), size)), base) > case.tolerance:
+            return True
+    for seed in SEEDS if case.subject.is_module else ():
+        a, b = (case.run(_scaled(case.sample(n), 5.0), module=redrawn(case, seed)) for n in (1, 2))
+        if case.difference(a, b) > case.tolerance:
+            return True
+    return False
+
+
+def _scaled(batch: Batch, size: float) -> Batch:
+    return {n: x * size if x.is_floating_point() else x for n, x in batch.items()}
 
 
 def _twice(case: Case, found: Influence) -> Influence:

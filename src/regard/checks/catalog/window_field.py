@@ -76,15 +76,12 @@ def opposite_borders(case: Case) -> Verdict | None:
                 if h > 1
                 else f"token {t} of {w} sees {columns}"
             )
-            other = clean and built is not None and field.grid != built
+            asks = ""
+            if clean and built is not None and field.grid != built:
+                asks = f"; it was built for {built[0]} x {built[1]}: is another size meant?"
             return Verdict(
-                "question" if other else "error",
-                f"opposite borders see each other: {where}"
-                + (
-                    f"; it was built for {built[0]} x {built[1]} and refuses no other size: is that meant?"
-                    if other
-                    else ""
-                ),
+                "question" if asks else "error",
+                f"opposite borders see each other: {where}{asks}",
                 kind="shift-mask",
                 measured=f"{len(far)} of {field.sees.shape[0]} tokens",
                 allowed="0",
