@@ -165,7 +165,8 @@ class StartsTiny(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor, context: Tensor) -> Tensor:
-        return (self.q(x) @ self.k(context).mT * x.shape[-1] ** -0.5).softmax(-1) @ self.v(context)
+        weights = (self.q(x) @ self.k(context).mT * x.shape[-1] ** -0.5).float().softmax(-1)
+        return weights @ self.v(context).float()
 
 
 def test_a_query_behind_weights_that_start_tiny_is_read():

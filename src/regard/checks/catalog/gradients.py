@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,7 @@ def gradients(
     number: int = 4,
     tokens: int | None = None,
     size: float = 1.0,
-    module: nn.Module | None = None,
+    module: Any = None,
 ) -> dict[str, Tensor | None]:
     """Parameter name -> gradient of a random projection of the output; None where nothing arrives. `size`: of the input."""
     module = module or case.subject.instance(fresh=True)
