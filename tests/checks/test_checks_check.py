@@ -236,7 +236,20 @@ def test_constructor_arguments_can_be_given():
     assert report.inferred["inputs"]["x"]["shape"][-1] == 24
 
 
-@pytest.mark.xfail(raises=StopIteration, reason="a callable whose signature names no argument is not refused yet")
-def test_a_callable_without_arguments_to_fill_is_not_exercised():
-    report = regard.check(F.scaled_dot_product_attention, select=["ATT301"])
+def test_a_kernel_that_is_not_written_in_python_is_called_by_what_its_docstring_says():
+    report = regard.check(F.scaled_dot_product_attention)
+    assert report.status == "checked", report.reason
+    assert report.inferred["inputs"]["query"]["layout"] == "BH(eads) LD"
+    assert [m["meaning"] for m in report.inferred["masks"]] == ["True/1 = attend"]
+    assert not report.findings
+    assert report.counts["passed"] > 20
+
+
+def test_a_module_whose_forward_names_no_argument_is_refused_in_words():
+    class Nothing(nn.Module):
+        def forward(self):
+            return torch.zeros(3, 7, 8)
+
+    report = regard.check(Nothing(), select=["ATT301"])
     assert (report.status, report.ok) == ("not-exercised", False)
+    assert report.reason == "no call runs: its signature names no argument that could take a tensor"

@@ -45,7 +45,6 @@ ASKED = {  # (name, rule) -> why it is asked; nothing of ours may be asked witho
 }
 NOT_YET = {  # name -> what the checker says wrongly, or cannot do, today
     "attention around": "ATT805 takes the global token of a Longformer pattern for opposite borders that see each other",
-    "block with cross-attention": "no call is found: query and context are tried with different widths",
 }
 
 
@@ -117,7 +116,6 @@ def test_the_rules_that_matter_most_are_exercised_on_our_attention():
     assert {code: results[code] for code in more} == dict.fromkeys(more, "passed")
 
 
-@pytest.mark.xfail(reason="words about a bias beside the mask make the checker try additive masks only")
 def test_our_mask_is_found_without_a_declaration():
     module, _ = instance("attention causal")
     assert regard.check(module, select=["ATT101"]).outcomes[0].result == "passed"

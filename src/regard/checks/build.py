@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from regard.checks.config_objects import DuckConfig
-from regard.checks.constructor import candidates
+from regard.checks.constructor import WHOLE, candidates
 from regard.checks.roles import constructor_role
 from regard.checks.subject import describe_error, line_in, untouched_globals
 from regard.core.errors import TargetError
@@ -87,10 +87,13 @@ def dropout_rate(module: Any) -> float:
     """The largest rate among dropout layers and attributes named for dropout; 0 where there is none."""
     rate = 0.0
     for part in module.modules() if isinstance(module, nn.Module) else ():
+        if WHOLE.search(type(part).__name__.lower()):
+            continue  # drops the branch of a whole item, now and then
         if isinstance(part, nn.modules.dropout._DropoutNd):
             rate = max(rate, part.p)
         for name, value in vars(part).items():
-            if isinstance(value, float) and constructor_role(name) == "dropout" and 0.0 < value < 1.0:
+            named = constructor_role(name) == "dropout" and not WHOLE.search(name)
+            if isinstance(value, float) and named and 0.0 < value < 1.0:
                 rate = max(rate, value)
     return rate
 

@@ -20,6 +20,7 @@ from regard.checks.shape_names import layout_hint
 from regard.checks.subject import Subject, describe_error, line_in
 
 SECONDS = 8.0  # of the processor, for finding one call
+FIRST = 0.6  # the part of what is left that a plan may use while another waits
 BATCHES = (3, 2, 1)
 KERNEL_HEADS = 4
 
@@ -47,13 +48,17 @@ def infer_call(subject: Subject, signature: Signature | None = None, seconds: fl
         NotCallable: with the error of the attempt that came furthest.
     """
     signature = signature or read_signature(subject.forward)
+    if not signature.streams:
+        raise NotCallable("its signature names no argument that could take a tensor")
     errors: list[Failure] = []
     plans = [*stream_plans(signature), *cross_plans(signature)]  # an argument may be optional in name only
     passes = (False, True) if len(fixed_arguments(signature, (6,))) > 1 else (False,)
     for further in passes:
         last = time.process_time() + seconds / len(passes)
-        for plan in plans:
-            call = _try_plan(subject, signature, plan, errors, last, further=further)
+        for i, plan in enumerate(plans):
+            now = time.process_time()
+            until = now + (last - now) * (FIRST if i + 1 < len(plans) else 1.0)
+            call = _try_plan(subject, signature, plan, errors, until, further=further)
             if call is not None:
                 return call
     best = max(errors, key=lambda e: e.line, default=Failure("it takes no tensor argument that we could find"))

@@ -6,6 +6,7 @@ what goes wrong.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,28 +16,13 @@ from torch import Tensor
 from regard.checks.call import Call
 from regard.checks.case import Batch, Case
 from regard.checks.influence import replace_token
-from regard.checks.mask_use import SHAPES, MaskUse, encodings
+from regard.checks.mask_use import ALIKE, SHAPES, MaskUse, encodings
 from regard.checks.subject import describe_error
 
 HEAD_NAMES = r"(n|num|nb)?_?heads?|h|nhead|n_h|heads_?\w*|n"
 
 
-GENERAL = {
-    "attn",
-    "attention",
-    "key",
-    "query",
-    "src",
-    "tgt",
-    "self",
-    "causal",
-    "pad",
-    "padding",
-    "input",
-    "x",
-    "kv",
-    "cross",
-}
+GENERAL = set("attn attention key query src tgt self causal pad padding input x kv cross".split())
 
 
 @dataclass(frozen=True)
@@ -92,7 +78,8 @@ def _owner(case: Case, name: str, call: Call) -> str | None:
     stem = name.removesuffix("_mask")
     if stem == name or stem in GENERAL:
         return None
-    named = [p for p in case.subject.signature().parameters if stem in p and "mask" not in p]
+    flags = case.signature.options  # "memory_is_causal" is no memory
+    named = [p for p in case.subject.signature().parameters if stem in p and "mask" not in p and p not in flags]
     return named[0] if named and not set(named) & set(call.arguments) else None
 
 
@@ -125,14 +112,13 @@ def infer_mask(case: Case, name: str, call: Call) -> MaskUse | None:
     special = _batch_of_heads(case, name, call)
     if special is not None:
         return special
-    for source in _streams(case, call, name):
-        for use in _options(case, name, source):
-            trial = _try(case, call, use, errors)
-            if trial is None:
-                continue
-            trials.append(trial)
-            if trial.works and _agrees(trial, trials, polarity):
-                return _chosen(trial, polarity, said)
+    for use in _in_order(case, call, name, trials):
+        trial = try_use(case, call, use, errors)
+        if trial is None:
+            continue
+        trials.append(trial)
+        if trial.works and _agrees(trial, trials, polarity):
+            return _chosen(trial, polarity, said)
     if not trials and call.is_cross and call.sources[call.keys].tokens != call.sources[call.query].tokens:
         found = infer_mask(case, name, _equal_lengths(case, call))
         if found is not None:
@@ -147,7 +133,16 @@ def infer_mask(case: Case, name: str, call: Call) -> MaskUse | None:
 def _takes_key_mask(case: Case, name: str, call: Call) -> bool:
     """Does a 0/1 mask of (items, keys) run at all?"""
     uses = [MaskUse(name, s, "BS", dtype) for s in _streams(case, call, name) for dtype in ("bool", "int")]
-    return any(_try(case, call, use, []) is not None for use in uses)
+    return any(try_use(case, call, use, []) is not None for use in uses)
+
+
+def _in_order(case: Case, call: Call, name: str, trials: list[Trial]) -> Iterator[MaskUse]:
+    """The encodings that the author's words leave; when none of them ran (words about a bias beside the mask), all."""
+    sources, heads = _streams(case, call, name), case.evidence.number(HEAD_NAMES) or 1
+    left = [use for source in sources for use in _options(case, name, source)]
+    yield from left
+    if not trials:
+        yield from (u for source in sources for u in encodings(name, source, heads) if u not in left)
 
 
 def _batch_of_heads(case: Case, name: str, call: Call) -> MaskUse | None:
@@ -159,12 +154,12 @@ def _batch_of_heads(case: Case, name: str, call: Call) -> MaskUse | None:
     if heads is None or heads < 2 or source.batch == heads or not source.layout.batched:
         return None
     uses = [o for o in _options(case, name, call.keys) if o.shape == "BS"][:4]
-    if not uses or any(_try(case, call, u, []) is not None for u in uses):
+    if not uses or any(try_use(case, call, u, []) is not None for u in uses):
         return None
     many = call.but(sources={n: replace(s, batch=heads) for n, s in call.sources.items()})
     polarity, said = case.evidence.polarity(name)
     for use in uses:
-        trial = _try(case, many, use, [])
+        trial = try_use(case, many, use, [])
         if trial is not None and (polarity is None or use.polarity == polarity):
             case.facts.setdefault("needs_heads", {})[name] = many
             return _chosen(trial, polarity, said)
@@ -240,11 +235,12 @@ def pattern(batch: int, keys: int) -> Tensor:
     return keep
 
 
-def _try(case: Case, call: Call, use: MaskUse, errors: list[str]) -> Trial | None:
+def try_use(case: Case, call: Call, use: MaskUse, errors: list[str]) -> Trial | None:
+    """What this encoding does; None, with the reason in `errors`, where it does not run."""
     batch = case.sample(1, call=call)
     keep = pattern(*batch[use.source].shape[:2])
-    if use.shape in ("TS", "S", "HTS", "BHTS"):
-        keep = keep[:1].expand_as(keep).contiguous() if use.shape in ("TS", "S") else keep
+    if use.shape in ALIKE:
+        keep = keep[:1].expand_as(keep).contiguous()
     if use.shape == "lengths":
         keep = torch.arange(keep.shape[1])[None] < (keep.shape[1] - torch.arange(keep.shape[0]) % 3)[:, None]
     try:
@@ -274,7 +270,7 @@ def masked(case: Case, call: Call, use: MaskUse, batch: Batch, keep: Tensor, **h
     return case.run(
         batch,
         call=call,
-        extra={use.parameter: use.encode(keep, queries, how.get("dtype") or case.subject.dtype)},
+        extra=use.arguments(keep, queries, how.get("dtype") or case.subject.dtype),
         **how,
     )
 

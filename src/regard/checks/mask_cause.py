@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.checks.call import Call
 from regard.checks.case import Batch, Case
 from regard.checks.infer_mask import masked, real_rows
-from regard.checks.mask_use import MaskUse
+from regard.checks.mask_use import ALIKE, MaskUse
 from regard.checks.masks import flipped, keep_pattern, leak, replaced
 from regard.checks.sites import watch
 from regard.intercept import Site
@@ -105,7 +105,7 @@ def _changes(case: Case, call: Call, use: MaskUse) -> bool:
 
 
 def _alone_works(case: Case, call: Call, use: MaskUse) -> bool:
-    if case.call.sources[case.call.query].batch < 2 or use.shape in ("TS", "S"):
+    if case.call.sources[case.call.query].batch < 2 or use.shape in ALIKE:
         return False
     batch = {n: x[:1] for n, x in case.sample(1, call=call).items()}
     keep = keep_pattern(use, batch)

@@ -11,7 +11,8 @@ from torch import Tensor
 
 HIDE = -1e9  # what an additive mask adds at hidden keys
 
-SHAPES = ("BS", "B11S", "B1S", "BTS", "B1TS", "TS", "S", "BS1", "HTS", "BHTS", "SB", "PTS", "QS")
+SHAPES = ("BS", "B11S", "B1S", "BTS", "B1TS", "TS", "S", "BS1", "HTS", "BHTS", "SB", "PTS", "SS", "QS")
+ALIKE = ("TS", "S", "SS")  # one pattern for all items
 DTYPES = ("bool", "int", "float", "additive")
 
 
@@ -20,7 +21,8 @@ class MaskUse:
     """How `parameter` is filled.
 
     shape: letters for axes: B items, S keys, T queries, 1 singleton, H heads; "HTS" is (B * H, T, S) batch-major;
-    "PTS" is (B, T, S) with the mask on rows and columns; "SB" is sequence first; "lengths" is (B,) counts.
+    "PTS" is (B, T, S) with the mask on rows and columns; "SS" is (S, S), for the
+    self-attention of the stream that holds the keys; "SB" is sequence first; "lengths" is (B,) counts.
     polarity: "keep" (True or 1 = attend) or "drop".
     """
 
@@ -34,6 +36,7 @@ class MaskUse:
     said: str = ""  # the words that fix the polarity
     neutral: bool = True  # hiding nothing equals giving no mask
     changes: bool = True  # hiding a key changed anything at all
+    partners: tuple[MaskUse, ...] = ()  # arguments that hide the same tokens elsewhere, and are given the same pattern
 
     def encode(self, keep: Tensor, queries: int, dtype: torch.dtype) -> Tensor:
         """keep: (B, S) bool, True = attend."""
@@ -44,6 +47,10 @@ class MaskUse:
             return torch.zeros(shaped.shape, dtype=dtype).masked_fill(~shaped, HIDE)
         value = shaped if self.polarity == "keep" else ~shaped
         return value.clone() if self.dtype == "bool" else value.to(torch.long if self.dtype == "int" else dtype)
+
+    def arguments(self, keep: Tensor, queries: int, dtype: torch.dtype) -> dict[str, Tensor]:
+        """This argument and its partners, encoded."""
+        return {u.parameter: u.encode(keep, queries, dtype) for u in (self, *self.partners)}
 
     def describe(self) -> dict[str, str]:
         names = {"B": "batch", "S": "keys", "T": "queries", "1": "1", "H": "heads"}
@@ -85,6 +92,8 @@ def _shape(keep: Tensor, shape: str, queries: int, heads: int) -> Tensor:
         return keep[:, None, None].expand(batch, heads, queries, keys).reshape(batch * heads, queries, keys)
     if shape == "PTS":
         return keep[:, None] & keep[:, :, None]
+    if shape == "SS":
+        return keep[:1].expand(keys, keys).contiguous()
     if shape == "TS":
         return keep[:1].expand(queries, keys).contiguous()
     return keep[0]

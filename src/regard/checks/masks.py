@@ -12,7 +12,7 @@ from regard.checks.call import Call
 from regard.checks.case import Batch, Case
 from regard.checks.infer_mask import call_for, masked, pattern, real_rows
 from regard.checks.influence import replace_token
-from regard.checks.mask_use import MaskUse
+from regard.checks.mask_use import ALIKE, MaskUse
 
 PER_ITEM = {"BS", "B11S", "B1S", "BTS", "B1TS", "BS1", "HTS", "BHTS", "SB", "PTS", "lengths"}
 
@@ -34,7 +34,7 @@ def keep_pattern(use: MaskUse, batch: Batch, *, last: bool = False) -> Tensor:
         hide = torch.arange(items).remainder(2).neg().add(2).clamp(max=keys - 2)  # 2, 1, 2, ...
         return torch.arange(keys)[None] < (keys - hide)[:, None]
     keep = pattern(items, keys)
-    return keep[:1].expand_as(keep).contiguous() if use.shape in ("TS", "S") else keep
+    return keep[:1].expand_as(keep).contiguous() if use.shape in ALIKE else keep
 
 
 def replaced(batch: Batch, use: MaskUse, keep: Tensor, size: float, *, number: int = 0) -> Batch:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.checks.roles import call_role, constructor_role
+from regard.checks.signatures import signature_of
 
 NOT_STREAMS = {
     "mask", "lengths", "cache", "cache_position", "cache_option", "positions", "return_option", "path_option", "causal_option", "bias", "grid",
@@ -45,11 +46,7 @@ class Signature:
 def read_signature(forward: Callable[..., Any]) -> Signature:
     """Sort the parameters of `forward` by role, annotation and default."""
     out = Signature()
-    try:
-        parameters = list(inspect.signature(forward).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
-    for p in parameters:
+    for p in signature_of(forward).parameters.values():
         if p.kind is p.VAR_POSITIONAL:
             out.variadic = 1
         elif p.kind is not p.VAR_KEYWORD and p.name != "self":
@@ -101,7 +98,7 @@ def _place(out: Signature, p: inspect.Parameter) -> None:
         out.sizes.append(p.name)
     elif role == "left_out":
         out.left_out.append(p.name)
-    elif role == "mask":
+    elif role == "mask" and not _counts(p):
         out.masks.append(p.name)
     elif role == "lengths":
         out.lengths.append(p.name)
@@ -119,6 +116,11 @@ def _place(out: Signature, p: inspect.Parameter) -> None:
         out.extra_streams.append(p.name)
     else:
         out.unknown.append(p.name)
+
+
+def _counts(p: inspect.Parameter) -> bool:
+    """Is a number what it is when nothing is given (logits_to_keep=0, pad=1)? Then it is no mask."""
+    return type(p.default) in (int, float)
 
 
 def _plain_number(p: inspect.Parameter) -> bool:

@@ -17,6 +17,7 @@ from regard.checks.evidence import read_evidence
 from regard.checks.infer import NotCallable, infer_call, infer_cross
 from regard.checks.infer_cache import infer_cache
 from regard.checks.infer_mask import infer_masks
+from regard.checks.mask_pairs import pair_masks
 from regard.checks.plan import read_signature
 from regard.checks.subject import Subject, describe_error
 
@@ -86,6 +87,7 @@ def _settle(case: Case) -> None:
     case.dropout = case.design.dropout if case.design.dropout is not None else dropout_rate(case.subject.pristine)
     case.cross = _context_that_counts(case, infer_cross(case.subject, case.signature, case.call))
     case.masks = [] if case.stochastic and not _repeatable(case) else infer_masks(case)
+    case.masks = pair_masks(case)
     try:
         case.cache = infer_cache(case)
     except Exception as error:

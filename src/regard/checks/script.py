@@ -149,7 +149,7 @@ def _encode(use: MaskUse, queries: int) -> str:
     index = {"BS": "", "B11S": "[:, None, None]", "B1S": "[:, None]", "BS1": "[:, :, None]"}.get(use.shape)
     shaped = f"keep{index}" if index is not None else {
         "BTS": f"keep[:, None].expand(-1, {queries}, -1)", "B1TS": f"keep[:, None, None].expand(-1, 1, {queries}, -1)", "BHTS": f"keep[:, None, None].expand(-1, {use.heads}, {queries}, -1)",
-        "HTS": f"keep[:, None].expand(-1, {queries}, -1).repeat_interleave({use.heads}, 0)", "SB": "keep.T", "PTS": "(keep[:, None] & keep[:, :, None])", "TS": f"keep[:1].expand({queries}, -1)", "S": "keep[0]", "lengths": "keep.sum(-1)",
+        "HTS": f"keep[:, None].expand(-1, {queries}, -1).repeat_interleave({use.heads}, 0)", "SB": "keep.T", "PTS": "(keep[:, None] & keep[:, :, None])", "TS": f"keep[:1].expand({queries}, -1)", "SS": "keep[:1].expand(keep.shape[1], -1)", "S": "keep[0]", "lengths": "keep.sum(-1)",
     }[use.shape]  # fmt: skip
     if use.shape == "lengths":
         return f"mask = {shaped}"

@@ -125,13 +125,23 @@ def _swap(case: Case) -> None:
         sources[name] = replace(s, layout=Layout(SWAP[s.layout.axes]))
     layout = Layout(SWAP.get(case.call.output_layout.axes, case.call.output_layout.axes))
     swapped = case.call.but(sources=sources, output_layout=layout)
-    previous, case.call = case.call, swapped
-    case.__dict__.pop("base", None)
-    try:
-        _ = case.base
-    except Exception:
-        case.call = previous
+    previous = case.call
+    for case.call in (_longer_context(swapped), swapped, previous):
         case.__dict__.pop("base", None)
+        try:
+            _ = case.base
+        except Exception:  # equal lengths are needed, or the axes stand as they stood
+            continue
+        return
+
+
+def _longer_context(call: Call) -> Call:
+    """More keys than queries, so that the two cannot be taken for each other."""
+    query = call.sources[call.query]
+    longer = {
+        n: replace(s, grid=(s.tokens + 2,)) for n, s in call.sources.items() if n != call.query and s.grid == query.grid
+    }
+    return call.but(sources={**call.sources, **longer})
 
 
 def settle_freedom(case: Case) -> None:

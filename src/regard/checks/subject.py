@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.checks.signatures import signature_of
+
 NOISE = (
     0.1  # how far an exactly constant parameter is moved, relative to its value (or to 1 / sqrt(fan in) if it is zero)
 )
@@ -74,7 +76,7 @@ class Subject:
         return self.pristine.forward if self.is_module else self.pristine
 
     def signature(self) -> inspect.Signature:
-        return inspect.signature(self.forward)
+        return signature_of(self.forward)
 
     def _moved_copy(self) -> Any:
         if not self.is_module:
@@ -112,8 +114,10 @@ class Subject:
         """A copy for attempts that may fail half way; nothing else uses it."""
         if not self.is_module:
             return self._source
-        if self._trial is None or self._trial[0] != self.dtype:
-            self._trial = (self.dtype, as_dtype(copy.deepcopy(self._source), self.dtype).eval())
+        if self._trial is None or self._trial[0] != self.dtype or numbers(self._trial[1]) != self._trial[2]:
+            made = as_dtype(copy.deepcopy(self._source), self.dtype)
+            made.train(False)  # its own train() may forget to return it
+            self._trial = (self.dtype, made, numbers(made))  # a call that failed may have changed a size on the way
         return self._trial[1]
 
     def call(
@@ -169,6 +173,12 @@ def as_dtype(module: nn.Module, dtype: torch.dtype) -> nn.Module:
             if isinstance(value, Tensor) and value.is_floating_point() and not isinstance(value, nn.Parameter):
                 setattr(part, name, value.to(dtype))
     return module
+
+
+def numbers(module: nn.Module) -> list[Any]:
+    """Every plain number and tuple that the parts of a module keep, in order."""
+    plain = (int, float, tuple)
+    return [v for part in module.modules() for v in vars(part).values() if type(v) in plain]
 
 
 def describe_error(error: BaseException) -> str:
