@@ -22,7 +22,9 @@ from regard.checks.subject import describe_error
 HEAD_NAMES = r"(n|num|nb)?_?heads?|h|nhead|n_h|heads_?\w*|n"
 
 
-GENERAL = set("attn attention key query src tgt self causal pad padding input x kv cross".split())
+GENERAL = {
+    "attn", "attention", "key", "query", "src", "tgt", "self", "causal", "pad", "padding", "input", "x", "kv", "cross",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
