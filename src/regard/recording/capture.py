@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.core.errors import CaptureError
 from regard.intercept.observe import observe
@@ -131,6 +131,35 @@ class capture:
         return iframe(
             build_page(page_of(self.records, self.tokens, title=type(self.model).__name__, missed=self.missed))
         )
+
+    def head_distances(
+        self, *, layers=None, by: str = "maps", sample: int = 0, run: int = 0
+    ) -> tuple[Tensor, list[str]]:
+        """(N, N) distances between heads, and their names: see `recording.likeness`.
+
+        Args:
+            layers: Which layers, an int or several; None is all of them.
+            by: "maps": how differently heads attend, sqrt of the Jensen-Shannon divergence. "outputs": 1 - |cosine| of what heads
+                add to the model, within one layer.
+        """
+        from regard.recording.likeness import map_distances, output_distances
+
+        if by not in ("maps", "outputs"):
+            raise CaptureError(f"by={by!r}; heads are compared by 'maps' or by 'outputs'")
+        numbers = _listed(layers) or sorted({r.layer for r in self.records if (r.sample, r.run) == (sample, run)})
+        chosen = [self.layer(n, sample=sample, run=run) for n in numbers]
+        if by == "maps":
+            return map_distances(chosen)
+        if len(chosen) != 1:
+            raise CaptureError(f"outputs are compared within one layer; give layers=0 to {max(numbers)}, one of them")
+        return output_distances(chosen[0])
+
+    def head_clusters(self, *, within: float = 0.15, **which) -> list[list[str]]:
+        """Groups of heads that are alike, by name, largest first; `which` as in `head_distances`, `within` in its units."""
+        from regard.recording.likeness import head_clusters
+
+        distance, names = self.head_distances(**which)
+        return [[names[i] for i in group] for group in head_clusters(distance, within=within)]
 
     def layer(self, number: int, *, sample: int = 0, run: int = 0) -> Record:
         """The record of one layer of one sample."""

@@ -26,6 +26,7 @@ class Track:
     rows: list[tuple[int, Tensor]] = field(default_factory=list)  # (query, (H, S of its call))
     full: list[Tensor] = field(default_factory=list)  # (H, t, S of its call)
     share: Tensor | None = None
+    cosine: Tensor | None = None  # (H, H)
 
 
 def finished(track: Track) -> Record:
@@ -33,6 +34,7 @@ def finished(track: Track) -> Record:
     record.scores, record.series = finish(summary)
     if track.share is not None:
         record.scores["output"] = track.share
+    record.output_cosine = track.cosine
     record.received, record.seen_by = summary.received, summary.seen_by
     record.pooled, record.pooled_max, record.pooled_even = summary.pooled.means()
     record.query_edges, record.key_edges = summary.pooled.edges(record.queries, record.keys)

@@ -14,6 +14,7 @@ from regard.core.errors import CaptureError
 from regard.intercept.site import HIDDEN
 from regard.recording.finished import Track, finished
 from regard.recording.heads import Attention, output_projection
+from regard.recording.likeness import output_cosine
 from regard.recording.record import Record
 from regard.recording.scores import output_share
 from regard.recording.selfcheck import disagreement
@@ -141,7 +142,10 @@ class Layers:
         if whole is not None:
             track.full.append(whole)
         if attention.output is not None and record.steps == 0:
-            track.share = output_share(attention.output[sample][heads].detach().cpu(), output_projection(attention))
+            output, project = attention.output[sample].detach().cpu(), output_projection(attention)
+            track.share = output_share(output[heads], project)
+            cosine = output_cosine(output, project)
+            track.cosine = None if cosine is None else cosine[heads][:, heads]
         record.queries, record.keys, record.steps = record.queries + T, max(record.keys, first + S), record.steps + 1
 
     def _chosen(self, record: Record, T: int) -> list[int]:

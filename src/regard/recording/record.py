@@ -80,10 +80,11 @@ class Record:
     top_values: Tensor | None = None  # (H, R, K), of the rows, largest first
     top_keys: Tensor | None = None  # (H, R, K) int64
     weights: Tensor | None = None  # (H, T, S), level "full"
+    output_cosine: Tensor | None = None  # (H, H): mean cosine of what two heads add through the output projection
 
     _ARRAYS = (
         "received", "seen_by", "pooled", "pooled_max", "pooled_even", "profile", "segment_map", "rows", "row_weights", "top_values",
-        "top_keys", "weights",
+        "top_keys", "weights", "output_cosine",
     )  # fmt: skip
 
     def __repr__(self) -> str:
