@@ -162,6 +162,52 @@ def view(
     say(_refusing(lambda: view_session(source, text, out, level, language)))
 
 
+@app.command()
+def train(
+    task: Annotated[str | None, typer.Argument(metavar="TASK", help="without it: the tasks there are")] = None,
+    data: Annotated[str | None, typer.Option(help="your files, a named default or hub:NAME")] = None,
+    out: Annotated[Path | None, typer.Option(help="folder of the run; runs/TASK when not said")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on where the run in --out stopped")] = False,
+    seed: Annotated[int, typer.Option(help="the same seed gives the same losses")] = 0,
+    steps: Annotated[int, typer.Option(help="optimiser steps; 0 = as the recipe has it")] = 0,
+    minutes: Annotated[float, typer.Option(help="as many steps as fit; measured once and written down")] = 0.0,
+    batch: Annotated[int, typer.Option(help="samples of a step")] = 0,
+    lr: Annotated[float, typer.Option(help="the highest learning rate")] = 0.0,
+    long: Annotated[bool, typer.Option("--long", help="the long form of the recipe")] = False,
+    compare: Annotated[bool, typer.Option("--compare", help="the table of the recipe's variants")] = False,
+    seeds: Annotated[int, typer.Option(help="of each variant, with --compare")] = 3,
+    settings: Annotated[list[str], typer.Option("--set", metavar="NAME=VALUE", help="a setting of the recipe")] = [],  # noqa: B006
+    accumulate: Annotated[int, typer.Option(help="pieces that a batch is computed in")] = 1,
+    precision: Annotated[str, typer.Option(help="float32, bfloat16 or float16")] = "float32",
+    patience: Annotated[int, typer.Option(help="evaluations without improvement that end a run; 0 = none")] = 0,
+    save: Annotated[int, typer.Option(help="steps between checkpoints")] = 100,
+    watch: Annotated[int, typer.Option(help="steps between records of regard.watch; 0 = off")] = 100,
+    compile: Annotated[bool, typer.Option("--compile", help="train through torch.compile")] = False,
+    record: Annotated[str | None, typer.Option(metavar="LABEL[=FILE]", help="keep the result in a file")] = None,
+    results: Annotated[bool, typer.Option("--results", help="print the marks and what was reached")] = False,
+) -> None:
+    """Train a model of ours on a task with real data, test it, and say what simpler ways reach.
+
+    Under torchrun the processes share each batch. Ctrl-C saves; kill -9 loses at most --save steps, and --resume gives the losses of
+    a run that was not stopped. Exit status: 130 after Ctrl-C; 2 when it was asked wrongly or the data cannot be read; else 0.
+    """
+    from regard.cli_train import train_session, wanted
+
+    given = {**locals()}
+    raise typer.Exit(_refusing(lambda: train_session(wanted(given))))
+
+
+@app.command()
+def predict(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="the --out folder of regard train")],
+    text: Annotated[str, typer.Argument(metavar="INPUT", help="a text, or the path of a file, as the task reads it")],
+) -> None:
+    """Say what a trained recipe makes of an input of yours."""
+    from regard.cli_train import predict_session
+
+    _refusing(lambda: predict_session(folder, text))
+
+
 def _refusing(work):
     """Run, and turn what regard refuses into one sentence on stderr and exit status 2."""
     from regard.core.errors import RegardError

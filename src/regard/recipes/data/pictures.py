@@ -83,7 +83,7 @@ def read_idx(content: bytes, name: str) -> np.ndarray:
     shape = [int.from_bytes(raw[4 + 4 * i : 8 + 4 * i], "big") for i in range(axes)]
     if len(raw) != 4 + 4 * axes + int(np.prod(shape)):
         raise DataError(f"{name} has {len(raw)} bytes, and its head promises {' x '.join(map(str, shape))}")
-    return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape)
+    return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape).copy()  # torch wants it writable
 
 
 def cut(train: Pictures, test: Pictures, classes: list[str], share: float = 0.1) -> PictureSplits:
@@ -107,3 +107,21 @@ def _open(name: str, content: bytes, side: int | None) -> np.ndarray:
     except (OSError, SyntaxError) as error:
         raise DataError(f"{name} is no image that can be read: {error}") from error
     return array[None] if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
+
+
+def read_one(path: str | Path, shape: list[int]) -> np.ndarray:
+    """One image file as (C, H, W) bytes, scaled to the size and brought to the channels that a model was trained with.
+
+    Raises:
+        DataError: No such file, or no image.
+    """
+    from PIL import Image
+
+    found = next(each(path), None)
+    if found is None:
+        raise DataError(f"{path} holds no file")
+    image = _open(*found, None)
+    grey, height, width = shape[0] == 1, shape[1], shape[2]
+    shown = Image.fromarray(image[0] if image.shape[0] == 1 else image.transpose(1, 2, 0))
+    array = np.asarray(shown.convert("L" if grey else "RGB").resize((width, height)))
+    return array[None] if grey else np.ascontiguousarray(array.transpose(2, 0, 1))

@@ -20,6 +20,7 @@ from regard.views.plots.mask_drawing import draw_mask as draw_mask
 from regard.views.plots.one_head import heatmap as heatmap
 from regard.views.plots.over_positions import entropy_bands as entropy_bands
 from regard.views.plots.receptive_field import draw_field as draw_field, field_of_pixel as field_of_pixel
+from regard.views.plots.scores_of_variants import scores as scores
 from regard.views.plots.segments import segment_flow as segment_flow
 from regard.views.plots.similarity_of_heads import head_similarity as head_similarity
 from regard.views.plots.token_bar_chart import token_bars as token_bars

@@ -1,0 +1,210 @@
+"""Images: does a gate help a small residual network, what does it cost, and where does it belong?
+
+Axes: B images, C channels, H rows, W columns.
+The network is `SmallResNet`; `regard.insert` puts SE, CBAM, coordinate attention, ECA or window attention at the end of each residual
+branch, after the stages, or in the stem. The baseline is the same network without any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.core.errors import DataError
+from regard.nn.cbam import CBAM
+from regard.nn.coordinate_attention import CoordinateAttention
+from regard.nn.efficient_channel import EfficientChannelAttention
+from regard.nn.insert import insert
+from regard.nn.shifted_window import ShiftedWindowAttention
+from regard.nn.squeeze_excitation import SqueezeExcitation
+from regard.recipes.data import defaults, hub
+from regard.recipes.data.pictures import Pictures, PictureSplits, read_one, read_pictures
+from regard.recipes.job import Job, Restored, read_config, weights_into
+from regard.recipes.order import Order
+from regard.recipes.plan import Batch, Work
+from regard.recipes.resnet import SmallResNet
+
+TASK = "vision"
+SMALL = 16  # images below this side are left as they are: two pixels are much of them
+DATA = {"fashion": defaults.fashion, "digits": defaults.digits}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`gate`: none, se, eca, cbam, ca or window; `where`: residual, stages or stem; `limit` 0: all images; `flip`: mirror and move."""
+
+    gate: str = "cbam"
+    where: str = "residual"
+    reduction: int = 16
+    width: int = 16
+    depth: int = 1
+    stem_stride: int = 2
+    side: int = 0
+    limit: int = 20_000
+    flip: bool = True
+    batch: int = 128
+    steps: int = 500
+    evaluate: int = 250
+    lr: float = 0.004
+    weight_decay: float = 0.02
+
+
+LONG = {"limit": 0, "steps": 3300, "evaluate": 400}
+VARIANTS = {
+    "none": {"gate": "none"},
+    "SE, residual": {"gate": "se"},
+    "SE, residual, reduction 4": {"gate": "se", "reduction": 4},
+    "CBAM, residual": {"gate": "cbam"},
+    "CBAM, after stages": {"gate": "cbam", "where": "stages"},
+    "CA, residual": {"gate": "ca"},
+    "windows, after stages": {"gate": "window", "where": "stages"},
+}
+VARIANTS_LONG = VARIANTS | {
+    "ECA, residual": {"gate": "eca"},
+    "SE, after stages": {"gate": "se", "where": "stages"},
+    "CBAM, residual, reduction 4": {"gate": "cbam", "reduction": 4},
+    "CBAM, stem": {"gate": "cbam", "where": "stem"},
+    "CA, after stages": {"gate": "ca", "where": "stages"},
+    "CA, residual, reduction 4": {"gate": "ca", "reduction": 4},
+    "windows, residual": {"gate": "window"},
+}
+
+
+class Windows(nn.Module):
+    """x + shifted window attention over the channels' norm: (B, C, H, W) to the same, with windows of 7 x 7 and heads of 8."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.norm = nn.GroupNorm(1, channels)
+        self.attention = ShiftedWindowAttention(channels, max(1, channels // 8), window_size=7)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.attention(self.norm(x))
+
+
+def gates(reduction: int) -> dict:
+    """The gates by name: each is made from a number of channels."""
+    return {
+        "se": partial(SqueezeExcitation, reduction=reduction),
+        "eca": EfficientChannelAttention,
+        "cbam": partial(CBAM, reduction=reduction),
+        "ca": partial(CoordinateAttention, reduction=reduction),
+        "window": Windows,
+    }
+
+
+def network(about: dict) -> nn.Module:
+    """The network of a config, with its gates. `about["cost"]` is what they add."""
+    settings = Settings(**about["settings"])
+    channels, height, width = about["shape"]
+    model = SmallResNet(
+        channels, len(about["classes"]), width=settings.width, depth=settings.depth, stem_stride=settings.stem_stride
+    )
+    if settings.gate == "none":
+        about["cost"] = {"parameters": 0, "flops": 0}
+        return model
+    places = {"residual": "residual", "stages": ["stage1", "stage2", "stage3"], "stem": "stem"}
+    kinds = gates(settings.reduction)
+    if settings.gate not in kinds or settings.where not in places:
+        raise DataError(
+            f"gate={settings.gate} at where={settings.where}: gates are none, {', '.join(kinds)}; places are {', '.join(places)}"
+        )
+    example = torch.zeros(1, channels, height, width)
+    report = insert(model, kinds[settings.gate], places[settings.where], stem=settings.where == "stem", example=example)
+    about["cost"] = {"parameters": report.parameters, "flops": report.flops}
+    return model
+
+
+def prepare(settings: Settings, data: str | None, seed: int) -> Job:
+    """Images, network and work."""
+    found = _read(settings, data)
+    train = found.train
+    if settings.limit and settings.limit < len(train.labels):
+        kept = np.random.default_rng(0).permutation(len(train.labels))[: settings.limit]
+        train = Pictures(train.images[kept], train.labels[kept])
+    pixels = train.images.astype(np.float32) / 255
+    about = {
+        "settings": vars(settings),
+        "classes": found.classes,
+        "shape": list(train.images.shape[1:]),
+        "mean": pixels.mean((0, 2, 3)).tolist(),
+        "deviation": (pixels.std((0, 2, 3)) + 1e-6).tolist(),
+    }
+    images, labels = torch.from_numpy(train.images), torch.from_numpy(train.labels)
+
+    def collate(indices: Tensor) -> Batch:
+        batch = scaled(images[indices], about)
+        if settings.flip and images.shape[-1] >= SMALL:
+            batch = _moved(batch)
+        return Batch((batch, labels[indices]), len(indices))
+
+    torch.manual_seed(seed)
+    work = Work(
+        model=network(about),
+        order=Order(len(labels), min(settings.batch, len(labels)), seed=seed),
+        collate=collate,
+        loss=lambda model, batch: F.cross_entropy(model(batch[0]), batch[1], reduction="sum", label_smoothing=0.05),
+        evaluate=lambda model: measured(model, found.val, about),
+        score="accuracy",
+    )
+    sizes = f"{len(labels):,} images to train, {len(found.val.labels):,} to choose, {len(found.test.labels):,} to test"
+    return Job(work, about, lambda model: measured(model, found.test, about), sizes, "accuracy")
+
+
+def measured(model: nn.Module, part: Pictures, about: dict) -> dict[str, float]:
+    """Accuracy in percent, and the loss."""
+    from torchmetrics.functional.classification import multiclass_accuracy
+
+    device = next(model.parameters()).device
+    scores = [
+        model(scaled(torch.from_numpy(part.images[i : i + 500]), about).to(device))
+        for i in range(0, len(part.labels), 500)
+    ]
+    scores, labels = torch.cat(scores).float().cpu(), torch.from_numpy(part.labels)
+    right = multiclass_accuracy(scores, labels, num_classes=scores.shape[1], average="micro")
+    return {"accuracy": 100 * float(right), "loss": float(F.cross_entropy(scores, labels))}
+
+
+def scaled(images: Tensor, about: dict) -> Tensor:
+    """Bytes (B, C, H, W) to float32 with mean 0 and deviation 1 over the training images."""
+    mean, deviation = (torch.tensor(about[name])[:, None, None] for name in ("mean", "deviation"))
+    return (images.float() / 255 - mean) / deviation
+
+
+def restore(folder: Path) -> Restored:
+    """The model of a run, and what it says about an image file."""
+    about = read_config(folder)
+    model = weights_into(network(about), folder)
+
+    def predict(path: str) -> list[str]:
+        image = read_one(path, about["shape"])
+        with torch.no_grad():
+            shares = model(scaled(torch.from_numpy(image)[None], about))[0].softmax(0)
+        best = shares.argsort(descending=True)[:3].tolist()
+        return [f"{about['classes'][i]}  {100 * float(shares[i]):.1f} %" for i in best]
+
+    return Restored(model, predict)
+
+
+def _read(settings: Settings, data: str | None) -> PictureSplits:
+    if hub.is_hub(data):
+        raise DataError(
+            f"{data}: images are read from an ImageFolder (a folder or .zip); save the data set as one first"
+        )
+    if data is not None and (data in DATA or not Path(data).exists()):
+        return defaults.named(data, DATA, TASK)
+    return read_pictures(data, side=settings.side or None) if data is not None else defaults.fashion()
+
+
+def _moved(batch: Tensor) -> Tensor:
+    """Half of the images mirrored; all moved by up to two pixels."""
+    mirrored = torch.where((torch.rand(len(batch)) < 0.5)[:, None, None, None], batch.flip(3), batch)
+    down, right = torch.randint(0, 5, (2,)).tolist()
+    height, width = batch.shape[2:]
+    return F.pad(mirrored, (2, 2, 2, 2))[:, :, down : down + height, right : right + width]
