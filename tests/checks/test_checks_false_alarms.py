@@ -171,3 +171,22 @@ class StartsTiny(nn.Module):
 
 def test_a_query_behind_weights_that_start_tiny_is_read():
     assert said(StartsTiny(), "ATT306") == []
+
+
+class ThreeBranches(nn.Module):
+    """A softmax over three branches weighs them, channel by channel, and a linear layer reads the sum: there are no keys."""
+
+    def __init__(self, dim=32):
+        super().__init__()
+        self.branches = nn.ModuleList(nn.Linear(dim, dim) for _ in range(3))
+        self.weigh, self.out, self.drop = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim), nn.Dropout(0.1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        a, b, c = (branch(x) for branch in self.branches)
+        weights = self.drop(self.weigh((a + b + c).mean((1, 2)))).unflatten(-1, (-1, 3)).permute(2, 0, 1).softmax(0)
+        weights = weights[:, :, None, None]  # (3, B, 1, 1, dim)
+        return self.out(a * weights[0] + b * weights[1] + c * weights[2])
+
+
+def test_weights_of_branches_are_no_weights_of_keys():
+    assert said(ThreeBranches(), "ATT402", "ATT507", "ATT701") == []

@@ -48,7 +48,18 @@ def watch(
     module_arg = module if case.subject.is_module else None
     with untouched_globals(case.seed), torch.set_grad_enabled(grad), observe(module_arg, keep_graph=grad) as seen:
         raw = invoke(module, kwargs)
-    return Observed(list(seen.sites), seen, call.main_output(raw), module)
+    return Observed([s for s in seen.sites if not _gate_of_branches(s)], seen, call.main_output(raw), module)
+
+
+def _gate_of_branches(site: Site) -> bool:
+    """A softmax over branches, multiplied into a larger tensor, whose sum a linear layer then reads: no weights of keys."""
+    made = site.weights_made
+    larger = [
+        s
+        for s in site.after
+        if s.op == "mul" and s.tensor is not None and made is not None and s.tensor.numel() > made.numel()
+    ]
+    return site.learned_values and bool(larger)
 
 
 def attention_sites(case: Case, call: Call | None = None) -> list[Site]:
