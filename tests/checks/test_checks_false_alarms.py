@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.checks.check import check
@@ -190,3 +191,22 @@ class ThreeBranches(nn.Module):
 
 def test_weights_of_branches_are_no_weights_of_keys():
     assert said(ThreeBranches(), "ATT402", "ATT507", "ATT701") == []
+
+
+class PaddedForAKernel(nn.Module):
+    """Queries and keys of 6 channels are padded to the 10 of the values, since a kernel wants one width; 1 / sqrt(6) is right."""
+
+    def __init__(self, dim=32, heads=2):
+        super().__init__()
+        self.heads = heads
+        self.q, self.k, self.v = nn.Linear(dim, 6 * heads), nn.Linear(dim, 6 * heads), nn.Linear(dim, 10 * heads)
+        self.out = nn.Linear(10 * heads, dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (f(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for f in (self.q, self.k, self.v))
+        q, k = F.pad(q, (0, 4)), F.pad(k, (0, 4))
+        return self.out(F.scaled_dot_product_attention(q, k, v, scale=6**-0.5).transpose(1, 2).flatten(2))
+
+
+def test_channels_that_were_padded_for_a_kernel_are_no_head_width():
+    assert said(PaddedForAKernel(), "ATT401") == []

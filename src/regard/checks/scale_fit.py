@@ -62,7 +62,14 @@ def _fit(a: Site, b: Site) -> Fit | None:
     total = float((y * y).sum())
     r2 = 1 - float((y - slope * x).square().sum()) / total if total > 0 else 1.0
     prior = math.prod(float(f) for f in (*a.query_factors, *a.key_factors)) if _single(a) else 1.0
-    return Fit(slope * prior, r2, _spread(x, y), a.query.shape[-1], raw_a.shape[-2], n, _normalised(a), a)
+    return Fit(slope * prior, r2, _spread(x, y), _width(a.query, a.key), raw_a.shape[-2], n, _normalised(a), a)
+
+
+def _width(query: Tensor, key: Tensor) -> int:
+    """Channels that are contracted; those that are zero everywhere were padded for a kernel and add nothing."""
+    filled = [t.detach().abs().flatten(0, -2).amax(0) > 0 for t in (query, key)]
+    both = filled[0] & filled[1] if filled[0].shape == filled[1].shape else filled[0]
+    return int(both.sum()) or query.shape[-1]
 
 
 def _single(site: Site) -> bool:
