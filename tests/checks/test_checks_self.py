@@ -37,15 +37,10 @@ VISION = {  # module:Class -> (constructor arguments, declaration)
 }
 QUICK = ("attention causal", "cross-attention", "squeeze_excitation:SqueezeExcitation", "attention with dropout")
 
-ASKED = {  # (name, rule) -> why it is asked; nothing of ours may be asked without a reason here
-    (
-        "cross-attention grouped",
-        "ATT401",
-    ): "the kernel pads heads of 6 channels to the 10 of the values; 1/sqrt(6) is right",
-}
-NOT_YET = {  # name -> what the checker says wrongly, or cannot do, today
-    "attention around": "ATT805 takes the global token of a Longformer pattern for opposite borders that see each other",
-}
+ASKED: dict[
+    tuple[str, str], str
+] = {}  # (name, rule) -> why it is asked; nothing of ours may be asked without a reason here
+NOT_YET: dict[str, str] = {}  # name -> what the checker says wrongly, or cannot do, today
 
 
 def instance(name: str):
