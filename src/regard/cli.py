@@ -163,6 +163,39 @@ def view(
 
 
 @app.command()
+def bench(
+    suites: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SUITE...", help="attention, window, decode, linear, vision, statistics, capture, ... or all"
+        ),
+    ],
+    against: Annotated[
+        str, typer.Option(metavar="PEER,...", help="only lines against these peers; a part of the name is enough")
+    ] = "",
+    plot: Annotated[
+        Path | None, typer.Option(metavar="OUT.svg", help="draw cost against length, or the ratios")
+    ] = None,
+    json: Annotated[Path | None, typer.Option(metavar="OUT.json", help="write machine, limits and rows")] = None,
+    threads: Annotated[int, typer.Option(help="ratios of one thread hold on a busy machine; those of more do not")] = 1,
+    rounds: Annotated[int | None, typer.Option(help="how often each pair takes turns; 9 when not said")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="small sizes, two rounds: to see that everything runs")
+    ] = False,
+) -> None:
+    """Measure ours against its peers as ratios of CPU time in turn, with targets, memory and the share of the machine's limit.
+
+    Exit status: 0 when everything was measured, also where a row falls short of its target;
+    1 when a line failed; 2 when it was asked wrongly.
+    A peer that is not installed is a row that says so.
+    """
+    from regard.cli_bench import Wanted, bench_session
+
+    wanted = Wanted(suites, against, plot, json, threads, rounds, quick)
+    raise typer.Exit(_refusing(lambda: bench_session(wanted)))
+
+
+@app.command()
 def train(
     task: Annotated[str | None, typer.Argument(metavar="TASK", help="without it: the tasks there are")] = None,
     data: Annotated[str | None, typer.Option(help="your files, a named default or hub:NAME")] = None,

@@ -5,48 +5,99 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from statistics import quantiles
 
 import torch
 from torch import Tensor
 
+from regard.bench import memory
+
 Step = Callable[[], Sequence[Tensor]]
+SENSES = ("at least", "at most")  # how a ratio is held against its target
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Torch on one thread, as it was afterwards: CPU times of several threads say nothing on a machine that others use."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def one_thread(threads: int = 1) -> Iterator[None]:
+    """Torch on so few threads, as it was afterwards: CPU times of several threads say nothing on a machine that others use."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
 
 
-def row(name: str, ours: Step, peer: Step, target: float, *, rounds: int, where: Tensor | None = None) -> dict:
-    """Measure one comparison: one round that does not count, then `rounds` in which the two take turns.
+def row(
+    name: str,
+    ours: Step,
+    peer: Step,
+    target: float | None,
+    *,
+    rounds: int,
+    where: Tensor | None = None,
+    sense: str = "at least",
+    **said: object,
+) -> dict:
+    """Measure one comparison: rounds that do not count, for outputs and memory, then `rounds` in which the two take turns.
 
     Args:
         where: bool, broadcastable to the outputs: the numbers that must agree; None for all.
+        sense: "at least": the ratio is peer / ours, the times that ours is faster. "at most": it is ours / peer, what ours costs.
+        **said: Kept in the row as it is, such as `against`, and `work` (see `limits.share`).
 
     Returns:
-        `name`, `ours` and `peer` (milliseconds), `ratio` (peer / ours: above 1, ours is faster), `target` (of the ratio),
-        `verdict` ("pass" or "fall-short"), `difference` (largest, between the tensors that the two return).
+        `name`, `ours` and `peer` (milliseconds, 25th percentile), `quartiles` (of both), `ratio`, `target` (of the ratio), `sense`,
+        `verdict` ("pass" or "fall-short"; "shown" without a target), `difference` (largest, between the tensors that the two return), `memory` (MiB beyond
+        inputs at the high-water mark of each).
     """
-    apart = [(a.detach() - b.detach()).abs() for a, b in zip(ours(), peer(), strict=True)]
-    difference = max(float((x if where is None else x * where).max()) for x in apart)
+    difference = apart(ours(), peer(), where)
+    held = {"ours": memory.extra(ours), "peer": memory.extra(peer)}
     times = [(seconds(ours), seconds(peer)) for _ in range(rounds)]
-    fast, slow = (sorted(column)[rounds // 4] for column in zip(*times, strict=True))
-    return verdict(name, fast * 1e3, slow * 1e3, slow / fast, target, difference)
+    first, second = (quartiles([1e3 * t for t in column]) for column in zip(*times, strict=True))
+    ratio = second[0] / first[0] if sense == "at least" else first[0] / second[0]
+    spread = {"ours": first, "peer": second}
+    made = verdict(name, first[0], second[0], ratio, target, difference, sense=sense)
+    return {**made, "quartiles": spread, "memory": held, "rounds": rounds, **said}
 
 
-def verdict(name: str, ours: float, peer: float, ratio: float, target: float, difference: float = 0.0) -> dict:
+def verdict(
+    name: str,
+    ours: float,
+    peer: float,
+    ratio: float,
+    target: float | None,
+    difference: float = 0.0,
+    *,
+    sense: str = "at least",
+    **said: object,
+) -> dict:
     """A row whose numbers were measured elsewhere."""
-    made = {"name": name, "ours": ours, "peer": peer, "ratio": ratio, "target": target}
-    return {**made, "verdict": "pass" if ratio >= target else "fall-short", "difference": difference}
+    assert sense in SENSES, sense
+    made = {"name": name, "ours": ours, "peer": peer, "ratio": ratio, "target": target, "sense": sense}
+    if target is None:
+        return {**made, "verdict": "shown", "difference": difference, **said}
+    reached = ratio >= target if sense == "at least" else ratio <= target
+    return {**made, "verdict": "pass" if reached else "fall-short", "difference": difference, **said}
 
 
-def seconds(step: Step) -> float:
+def amount(name: str, value: float, allowed: float | None, unit: str, **said: object) -> dict:
+    """A row of one measured amount that must not be larger than what is allowed, such as MiB; the ratio is between the two."""
+    made = verdict(name, value, allowed or value, value / (allowed or value), allowed and 1.0, sense="at most")
+    return {**made, "value": value, "allowed": allowed, "unit": unit, **said}
+
+
+def apart(ours: Sequence[Tensor], peer: Sequence[Tensor], where: Tensor | None = None) -> float:
+    """The largest difference between the tensors of the two."""
+    found = [(a.detach() - b.detach()).abs() for a, b in zip(ours, peer, strict=True)]
+    return max((float((x if where is None else x * where).max()) for x in found), default=0.0)
+
+
+def quartiles(values: Sequence[float]) -> list[float]:
+    """The 25th, 50th and 75th percentile."""
+    return quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
+
+
+def seconds(step: Callable[[], object]) -> float:
     """CPU time of this process for one step."""
     start = time.process_time()
     step()

@@ -1,19 +1,20 @@
 """The vision layers against timm's: the same weights, the same numbers, how long each takes.
 
-One thread; ours and the peer take turns; a time is the 25th percentile of the CPU time of that thread. Ratios carry over to
+One thread; ours and the peer take turns; a time is the 25th percentile of CPU time. Ratios carry over to
 other machines better than times do, and not everywhere: how slow a mask of -100 is depends on how a processor handles
 subnormal numbers.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from regard.bench.line import Line, Work
+from regard.bench.timing import normal, one_thread, row
 from regard.bench.timm_peer import load_timm
 from regard.nn.cbam import CBAM
 from regard.nn.coordinate_attention import CoordinateAttention
@@ -37,71 +38,69 @@ class Pair:
     target: float
 
 
-def rows(*, rounds: int = ROUNDS) -> list[dict]:
-    """Measure every line.
+def lines(*, quick: bool = False) -> list[Line]:
+    """Every line, by kind of layer; `quick`: small images."""
+    sizes = {"windows": (14, 64), "gates": (14, 128)} if quick else {"windows": (28, 192), "gates": (56, 256)}
 
-    Returns:
-        One dict per line: `name`, `ours` and `peer` (milliseconds), `ratio` (peer / ours: above 1, ours is faster),
-        `target` (of the ratio), `verdict` ("pass" or "fall-short"), `difference` (largest, of the outputs).
+    def line(what: str, made: Callable[[int, int], Iterator[Pair]]) -> Line:
+        def run(rounds: int) -> list[dict]:
+            with one_thread():
+                return [measure(pair, rounds=rounds) for pair in made(*sizes[what])]
+
+        return Line(what, "timm", run, ("timm",))
+
+    return [line("windows", windows), line("gates", gates)]
+
+
+def rows(*, rounds: int = ROUNDS) -> list[dict]:
+    """Measure every line; `timing.row` says what a row holds.
 
     Raises:
         MissingExtraError: timm is not installed.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         return [measure(pair, rounds=rounds) for pair in pairs()]
-    finally:
-        torch.set_num_threads(threads)
 
 
 def measure(pair: Pair, *, rounds: int = ROUNDS) -> dict:
-    """One line: the two in turn, `rounds` times each after one round that does not count."""
-    ours, peer = (
-        _step(module, x, pair.backward) for module, x in ((pair.ours, pair.ours_input), (pair.peer, pair.peer_input))
-    )
-    difference = _difference(ours(), peer())
-    times = [(_seconds(ours), _seconds(peer)) for _ in range(rounds)]
-    fast, slow = (sorted(column)[rounds // 4] for column in zip(*times))
-    ratio = slow / fast
-    return {
-        "name": pair.name,
-        "ours": fast * 1e3,
-        "peer": slow * 1e3,
-        "ratio": ratio,
-        "target": pair.target,
-        "verdict": "pass" if ratio >= pair.target else "fall-short",
-        "difference": difference,
-    }
+    """One row: the two in turn, `rounds` times each after those that do not count."""
+    ours = _step(pair.ours, pair.ours_input, pair.backward)
+    peer = _step(pair.peer, pair.peer_input, pair.backward)
+    work = Work(moved=2 * pair.ours_input.nbytes)._asdict()  # read once, written once
+    return row(pair.name, ours, peer, pair.target, rounds=rounds, work=work)
 
 
 def pairs() -> Iterator[Pair]:
     """All comparisons. A target of 0.9 says: within 10 % of the peer."""
-    yield from _windows()
-    yield from _gates()
+    yield from windows()
+    yield from gates()
 
 
-def _windows() -> Iterator[Pair]:
+def windows(side: int = 28, channels: int = 192) -> Iterator[Pair]:
+    """Swin's windows, with and without shift, on (8, side, side, channels)."""
     (swin,) = load_timm("models.swin_transformer")
+    heads = channels // 32
     for shift, forward, training in ((0, 0.9, 0.9), (3, 2.0, 2.3)):
-        peer = swin.SwinTransformerBlock(192, (28, 28), num_heads=6, window_size=7, shift_size=shift)
-        ours = SwinBlock(192, 6, window_size=7, shift=shift)
+        peer = swin.SwinTransformerBlock(channels, (side, side), num_heads=heads, window_size=7, shift_size=shift)
+        ours = SwinBlock(channels, heads, window_size=7, shift=shift)
         ours.load_state_dict(swin_block_state(peer.state_dict(), "timm", ours))
-        pixels = _draw(8, 28, 28, 192)
+        pixels = normal(8, side, side, channels)
         kind = "shifted windows" if shift else "windows"
         attend, reference = _Tokens(ours.attention, ours.attention.attend), _Tokens(peer.attn, peer._attn)
         for backward, target in ((False, forward), (True, training)):
             step = "forward + backward" if backward else "forward"
-            yield Pair(f"{kind}, 28 x 28 x 192, {step}", attend, reference, pixels, pixels, backward, target)
+            yield Pair(
+                f"{kind}, {side} x {side} x {channels}, {step}", attend, reference, pixels, pixels, backward, target
+            )
 
 
-def _gates() -> Iterator[Pair]:
+def gates(side: int = 56, channels: int = 256) -> Iterator[Pair]:
+    """The gates on (8, channels, side, side), in both memory orders."""
     excite, cbam, coordinate = load_timm("layers.squeeze_excite", "layers.cbam", "layers.coord_attn")
-    channels = 256
-    image = _draw(8, channels, 56, 56)
+    image = normal(8, channels, side, side)
     last = image.to(memory_format=torch.channels_last)
     made = {
-        "squeeze-excitation": (SqueezeExcitation(channels, min_channels=16), excite.SEModule(channels)),
+        "squeeze-excitation": (SqueezeExcitation(channels, min_channels=channels // 16), excite.SEModule(channels)),
         "CBAM": (CBAM(channels, norm=nn.BatchNorm2d), cbam.CbamModule(channels)),
         "coordinate attention": (
             CoordinateAttention(channels, reduction=16, bias=False),
@@ -124,7 +123,7 @@ def _gates() -> Iterator[Pair]:
         x = last if order == "channels last" else image
         step = "forward + backward" if backward else "forward"
         ours, peer = made[name]
-        yield Pair(f"{name}, {channels} x 56 x 56, {order}, {step}", ours, peer, x, x, backward, target)
+        yield Pair(f"{name}, {channels} x {side} x {side}, {order}, {step}", ours, peer, x, x, backward, target)
 
 
 class _Tokens(nn.Module):
@@ -159,17 +158,3 @@ def _step(module: nn.Module, x: Tensor, backward: bool) -> Callable[[], list[Ten
         return [output.detach(), torch.autograd.grad(output, leaves, direction)[0]]
 
     return train
-
-
-def _difference(ours: list[Tensor], peer: list[Tensor]) -> float:
-    return max((first - second).abs().max().item() for first, second in zip(ours, peer))
-
-
-def _seconds(step: Callable[[], object]) -> float:
-    start = time.thread_time()
-    step()
-    return time.thread_time() - start
-
-
-def _draw(*shape: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(0))

@@ -41,6 +41,14 @@ class ConversionError(RegardError, ValueError):
     """Weights that cannot be read, do not fit, or do not compute the same after they were converted."""
 
 
+class BenchError(RegardError, ValueError):
+    """A measurement that was asked for and does not exist."""
+
+
+class PlanError(RegardError, ValueError):
+    """Sizes that cannot be planned with."""
+
+
 class MissingExtraError(RegardError, ImportError):
     """An optional package that is needed for this call; the text names the extra to install."""
 

@@ -8,6 +8,7 @@ except ImportError as error:
 
     raise MissingExtraError("plots need matplotlib and scipy; install them with: pip install 'regard[viz]'") from error
 
+from regard.views.plots.against_length import cost_by_length as cost_by_length
 from regard.views.plots.by_distance import distance_profile as distance_profile
 from regard.views.plots.channel_gate_bars import channel_bars as channel_bars
 from regard.views.plots.clustered import clustermap as clustermap
@@ -19,6 +20,7 @@ from regard.views.plots.lift_map import lift as lift
 from regard.views.plots.mask_drawing import draw_mask as draw_mask
 from regard.views.plots.one_head import heatmap as heatmap
 from regard.views.plots.over_positions import entropy_bands as entropy_bands
+from regard.views.plots.ratios_and_targets import ratio_bars as ratio_bars
 from regard.views.plots.receptive_field import draw_field as draw_field, field_of_pixel as field_of_pixel
 from regard.views.plots.scores_of_variants import scores as scores
 from regard.views.plots.segments import segment_flow as segment_flow
