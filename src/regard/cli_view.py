@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ def view_session(source: str, text: str | None, out: Path, level: str, language:
     """Write the page and return its path.
 
     Args:
-        source: A file that a capture was saved to, or a folder with a Hugging Face model and its tokenizer, or the name of an
-            installed package that carries such a folder.
+        source: A file that a capture was saved to, or the folder of a `regard train` run, or one with a Hugging Face model and its
+            tokenizer, or the name of an installed package that carries such a folder.
         text: What the model reads; needed for a model.
 
     Raises:
@@ -32,6 +33,10 @@ def view_session(source: str, text: str | None, out: Path, level: str, language:
     folder = _folder(source)
     if text is None:
         raise CaptureError(f"{source} is a model: say what it reads with --text")
+    if "regard" in json.loads((folder / "config.json").read_text(encoding="utf-8")):
+        from regard.cli_train import captured_recipe
+
+        return captured_recipe(folder, text, level).to_html(out, language=language)
     model, tokenizer = _model(folder)
     return _captured(model, tokenizer, text, level).to_html(out, language=language)
 

@@ -25,4 +25,5 @@ class Asked:
     save: int = 100
     watch: int = 100
     compile: bool = False
+    baselines: bool = True
     settings: tuple[str, ...] = ()

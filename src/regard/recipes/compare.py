@@ -68,7 +68,7 @@ def _one(task: str, asked: Asked, name: str, settings: dict, seed: int) -> dict[
         return json.loads((out / RESULT).read_text(encoding="utf-8"))
     words = (*(f"{key}={value}" for key, value in settings.items()), *asked.settings)
     started = (out / "journal.jsonl").is_file()
-    return run(task, replace(asked, out=out, seed=seed, settings=words, resume=started))
+    return run(task, replace(asked, out=out, seed=seed, settings=words, resume=started, baselines=False))
 
 
 def _row(name: str, results: list[dict[str, Any]]) -> dict[str, Any]:

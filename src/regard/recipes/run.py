@@ -97,6 +97,7 @@ def run(task: str, asked: Asked) -> dict[str, Any]:
         "cost": job.about.get("cost"),
     }
     if here.rank == 0:
+        result["baselines"] = job.baselines() if asked.baselines else {}
         checkpoint.write_json(asked.out / RESULT, result)
     return result
 

@@ -46,11 +46,11 @@ class Settings:
     depth: int = 1
     stem_stride: int = 2
     side: int = 0
-    limit: int = 20_000
+    limit: int = 10_000
     flip: bool = True
     batch: int = 128
-    steps: int = 500
-    evaluate: int = 250
+    steps: int = 300
+    evaluate: int = 150
     lr: float = 0.004
     weight_decay: float = 0.02
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from regard.core.errors import DataError, MissingExtraError
 from regard.recipes.data import pictures
@@ -49,7 +50,7 @@ def digits() -> PictureSplits:
         from sklearn.datasets import load_digits
     except ImportError as error:
         raise MissingExtraError('the digits lie in scikit-learn: pip install "regard[train]"') from error
-    loaded = load_digits()
+    loaded: Any = load_digits()
     images = (loaded.images * (255 / 16)).astype("uint8")[:, None]
     labels = loaded.target.astype("int64")
     return pictures.cut(

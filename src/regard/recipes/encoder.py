@@ -1,0 +1,113 @@
+"""The encoder that the recipes for text share: embedded words and n-grams, positions of any kind, Transformer blocks.
+
+Axes: B texts, T tokens, E channels, S keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from regard.core.errors import DataError
+from regard.core.mask.expression import Mask
+from regard.core.position import Rotary, Sinusoidal
+from regard.nn.alibi_bias import AlibiBias
+from regard.nn.feed_forward import FeedForward
+from regard.nn.learned_position import Learned
+from regard.nn.multi_head import MultiHeadAttention
+from regard.nn.relative_bias import RelativeBias
+from regard.nn.transformer_block import TransformerBlock
+from regard.recipes.words import PAD, n_grams
+
+POSITIONS = ("none", "sinusoidal", "learned", "rotary", "alibi", "relative")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of an encoder. `grams` 1: words only, 2: pairs too; `buckets`: of their hashes; `hidden`: of the feed-forward."""
+
+    words: int
+    width: int
+    layers: int
+    heads: int
+    position: str
+    length: int
+    dropout: float
+    grams: int = 1
+    buckets: int = 1
+    hidden: int = 0
+
+
+def mixer(sizes: Sizes, mask: Mask | None = None) -> MultiHeadAttention:
+    """Self-attention with the positions that belong into it.
+
+    Raises:
+        DataError: An unknown kind of position.
+    """
+    if sizes.position not in POSITIONS:
+        raise DataError(f"position={sizes.position} is not one of {', '.join(POSITIONS)}")
+    head = sizes.width // sizes.heads
+    biases = {"alibi": AlibiBias, "relative": RelativeBias}
+    return MultiHeadAttention(
+        sizes.width,
+        sizes.heads,
+        position=Rotary(head, pairing="half") if sizes.position == "rotary" else None,
+        attention_bias=biases[sizes.position](sizes.heads) if sizes.position in biases else None,
+        dropout=sizes.dropout / 2,
+        mask=mask,
+    )
+
+
+class Encoder(nn.Module):
+    """(B, T) ids to (B, T, E). With 0 layers: the embeddings alone, the baseline without attention."""
+
+    def __init__(self, sizes: Sizes):
+        super().__init__()
+        self.sizes = sizes
+        self.embed = nn.Embedding(sizes.words, sizes.width, padding_idx=PAD)
+        nn.init.normal_(self.embed.weight, std=0.1)
+        self.gram_embed = nn.Embedding(sizes.buckets, sizes.width, padding_idx=PAD) if sizes.grams > 1 else None
+        if self.gram_embed is not None:
+            nn.init.zeros_(self.gram_embed.weight)
+        self.learned = Learned(sizes.length, sizes.width) if sizes.position == "learned" else None
+        self.sinusoidal = Sinusoidal(sizes.width) if sizes.position == "sinusoidal" else None
+        self.blocks = nn.ModuleList(
+            TransformerBlock(
+                sizes.width, mixer(sizes), dropout=sizes.dropout,
+                feed_forward=FeedForward(sizes.width, sizes.hidden or 2 * sizes.width, dropout=sizes.dropout / 2),
+            )
+            for _ in range(sizes.layers)
+        )  # fmt: skip
+        self.norm = nn.LayerNorm(sizes.width) if sizes.layers else nn.Identity()
+        self.dropout = nn.Dropout(sizes.dropout)
+
+    def embedded(self, ids: Tensor) -> Tensor:
+        """(B, T) to (B, T, E), before positions."""
+        x = self.embed(ids)
+        if self.gram_embed is not None:
+            x = x + self.gram_embed(n_grams(ids, self.sizes.grams, self.sizes.buckets)).sum(2)
+        return x
+
+    def forward(self, ids: Tensor, *, mask: Mask | None, positions: Tensor | None = None) -> Tensor:
+        """Encode.
+
+        Args:
+            ids: (B, T).
+            mask: Who may attend to whom: `padding(...)`, or `documents(...)` where several texts share a row.
+            positions: (B or 1, T); None: 0 .. T - 1.
+
+        Returns:
+            (B, T, E).
+        """
+        x = self.embedded(ids)
+        where = torch.arange(ids.shape[1], device=ids.device)[None] if positions is None else positions
+        if self.learned is not None:
+            x = self.learned(x, where)
+        if self.sinusoidal is not None:
+            x = x + 0.3 * self.sinusoidal.encode(where, dtype=x.dtype)  # no larger than the embeddings
+        x = self.dropout(x)
+        for block in self.blocks:
+            x = block(x, mask=mask, positions=positions)
+        return self.norm(x)
