@@ -24,6 +24,7 @@ _MODULES = (
     "position",
     "reference",
     "nn",
+    "convert",
     "core",
     "checks",
     "views",
