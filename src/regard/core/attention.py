@@ -21,6 +21,7 @@ from regard.core.errors import BackendError, ShapeError
 from regard.core.finite import guarded
 from regard.core.mask.expression import Mask
 from regard.core.mask.structure import Structure
+from regard.core.watchers import WATCHERS
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,8 @@ def attention(
     """
     call = prepare(query, key, value, mask=mask, bias=bias, scale=scale, softcap=softcap, sink=sink, dropout=dropout)
     chosen = _forced(call, backend) if backend is not None else _first(call)
+    if WATCHERS:
+        return _watched(call, chosen)
     return guarded(chosen.run, call, replaces=chosen.replaces)
 
 
@@ -136,6 +139,19 @@ def attention_weights(
     rows = _indices("queries", queries, query.shape[2], query.device)
     chosen = _indices("heads", heads, query.shape[1], query.device)
     return guarded(lambda call: softmax_weights(call).to(query.dtype), _narrowed(call, rows, chosen))
+
+
+def _watched(call: Call, chosen: Backend) -> Tensor:
+    """The same, with watchers told before and after."""
+    watchers, outputs = list(WATCHERS), []
+    for watcher in watchers:
+        watcher.begin(call, chosen.name)
+    try:
+        outputs.append(guarded(chosen.run, call, replaces=chosen.replaces))
+    finally:
+        for watcher in watchers:
+            watcher.end(call, chosen.name, outputs[0] if outputs else None)
+    return outputs[0]
 
 
 def _first(call: Call) -> Backend:

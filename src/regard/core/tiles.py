@@ -7,7 +7,7 @@ are left out at both ends: causal masks cost half, windows cost their width.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -55,8 +55,12 @@ class Tile:
 
 
 @torch.no_grad()
-def row_tiles(call: Call, *, tile_bytes: int = TILE_BYTES) -> Iterator[Tile]:
-    """The tiles of a call, sample by sample, heads by heads, rows by rows. Extra memory: two tiles and one head's keys."""
+def row_tiles(call: Call, *, tile_bytes: int = TILE_BYTES, samples: Iterable[int] | None = None) -> Iterator[Tile]:
+    """The tiles of a call, sample by sample, heads by heads, rows by rows. Extra memory: two tiles and one head's keys.
+
+    Args:
+        samples: Which samples; None is all.
+    """
     B, H, T, S = call.sizes
     if 0 in (B, H, T, S):
         return
@@ -64,7 +68,7 @@ def row_tiles(call: Call, *, tile_bytes: int = TILE_BYTES) -> Iterator[Tile]:
     shared, rows = _tile_shape(call, tile_bytes)
     heads = shared * call.group
     buffers = torch.empty(2, heads * rows * S, dtype=exact, device=call.query.device)
-    for sample in range(B):
+    for sample in range(B) if samples is None else samples:
         keys = call.key[sample].to(exact)
         for start in range(0, T, rows):
             at = slice(start, min(start + rows, T))

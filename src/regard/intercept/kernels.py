@@ -6,12 +6,14 @@ aligned at the top left here and elsewhere at the bottom right.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.core.call import Call
 from regard.intercept.site import Site
 
 FUSED = {
@@ -24,6 +26,7 @@ FUSED = {
 }
 FUSED_BACKWARD = {f"{name}_backward" for name in FUSED}
 NATIVE = {"_native_multi_head_attention", "_transformer_encoder_layer_fwd"}
+SMALL = 1 << 20  # scores of one map up to which a mask is written out beside the call that has it
 OPAQUE = {"_flash_attention_forward", "_efficient_attention_forward"}  # ragged calls: seen, not understood
 
 
@@ -58,6 +61,29 @@ def fused_site(name: str, given: dict[str, Any], out: Any, **seen) -> Site:
         dropout=float(given.get("dropout_p", 0.0)),
         **seen,
     )
+
+
+def whole_site(call: Call, backend: str, output: Tensor, /, **seen) -> Site:
+    """The site of a whole call of `regard.attention`: the kernels that it was cut into say less than the call."""
+    T, S = call.sizes[2:]
+    site = Site(
+        kind="fused",
+        kernel=f"regard::attention ({backend})",
+        query=call.query,
+        key=call.key,
+        value=call.value,
+        output=output,
+        scale=call.scale,
+        bias=call.bias,
+        dropout=call.dropout,
+        **seen,
+    )
+    if call.mask is not None and T * S <= SMALL:
+        attend = replace(call, _memo={}).attend()
+        assert attend is not None
+        site.hidden = ~attend
+    site.asked = replace(call, **{n: getattr(call, n).detach() for n in ("query", "key", "value")}, _memo={})
+    return site
 
 
 def native_site(name: str, given: dict[str, Any], out: Any, **seen) -> Site:

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from regard.core.call import Call
 from regard.intercept import kernels
 from regard.intercept.assemble import DEPTH, build
 from regard.intercept.flex import Uncompiled, flex_site, is_flex
@@ -24,6 +25,7 @@ from regard.intercept.lineage import Lineage, key_of
 from regard.intercept.place import ModuleStack, source_line
 from regard.intercept.products import PRODUCTS, Products
 from regard.intercept.site import Site
+from regard.intercept.whole_calls import Inside, WholeCalls
 
 
 @dataclass
@@ -97,6 +99,7 @@ class observe:
         self.products = Products(self.lineage, self.follower, self._unknown)
         self.gradients = Gradients()
         self.flex = Uncompiled()
+        self.whole = WholeCalls(lambda: len(self.follower.softmaxes), self._close)
         for tensor in [] if module is None else [*module.parameters(), *module.buffers()]:
             self._learn(tensor)
 
@@ -104,11 +107,13 @@ class observe:
         torch.clear_autocast_cache()  # weights cast earlier would not be known for weights
         self.stack.__enter__()
         self.flex.__enter__()
+        self.whole.__enter__()
         self.mode.__enter__()
         return self.seen
 
     def __exit__(self, *error) -> None:
         self.mode.__exit__(*error)
+        self.whole.__exit__()
         self.flex.__exit__()
         self.stack.__exit__(*error)
         self.seen.calls = self.stack.calls
@@ -183,8 +188,24 @@ class observe:
         result = (out.flatten(-1), (*lead, DEPTH)) if out.dim() == len(lead) + 1 else (out, None)
         return build(node, contracted, (), made, (node.value, value_axes), result)
 
+    def _close(self, inside: Inside, call: Call | None, backend: str, output: Tensor | None) -> None:
+        """A call of `regard.attention` is over: pass on what was seen inside, or one site of the whole call."""
+        with _disable_current_modes():  # what is done with a site is not part of the run
+            if call is None or output is None:
+                for site in inside.sites:
+                    self._emit(site)
+                for text in inside.notes:
+                    self.seen.note(text)
+                return
+            for softmax in self.follower.softmaxes[inside.softmaxes :]:
+                softmax.used = True
+            self._emit(self._scaled(kernels.whole_site(call, backend, output, **self._seen())))
+
     def _emit(self, site: Site | None) -> None:
         if site is None:
+            return
+        if self.whole.inside is not None:
+            self.whole.inside.sites.append(site)
             return
         if site.kind in ("softmax", "exp", "other"):
             for name, value in self._seen().items():
@@ -221,7 +242,11 @@ class observe:
 
     def _unknown(self, text: str) -> None:
         where = source_line()
-        self.seen.note(f"{text} ({self.stack.path or 'root'}, {where})" if where else text)
+        text = f"{text} ({self.stack.path or 'root'}, {where})" if where else text
+        if self.whole.inside is not None:
+            self.whole.inside.notes.append(text)
+        else:
+            self.seen.note(text)
 
     def _forget_written(self, args: tuple) -> None:
         """A buffer that is written to holds data (a cache), not something learned."""

@@ -13,6 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.core.backends.open_form import masked_scores, softmax_weights
+from regard.core.call import Call
+
 HIDDEN = -5000.0  # an additive mask at or below this hides its key: finite constants in use start at -1e4
 
 
@@ -78,6 +81,7 @@ class Site:
     innermost: Any = None  # the module itself
     weights_made: Tensor | None = None  # the softmax output, before dropout and the rest
     sources: dict[str, tuple[Tensor, Callable[[Tensor], Tensor | None]]] = field(default_factory=dict, repr=False)
+    asked: Call | None = None  # a whole call of `regard.attention`, whatever kernels it was cut into
     grad_weights: Tensor | None = None  # dL/dA, filled in when backward runs under observation
 
     def __repr__(self) -> str:
@@ -128,6 +132,8 @@ class Site:
         """The softmax input, with the scale and every mask: recorded for open code, recomputed for kernels."""
         if self.logits is not None:
             return self.logits.detach()
+        if self.asked is not None:
+            return masked_scores(self.asked)
         raw = self.raw_scores()
         if raw is None or self.kind not in ("fused", "native_mha"):
             return None
@@ -150,6 +156,8 @@ class Site:
         """(..., T, S) after the softmax and before dropout; recomputed for fused kernels. None where it cannot be known."""
         if self.weights_made is not None:
             return self.weights_made.detach()
+        if self.asked is not None:
+            return softmax_weights(self.asked)
         if self.kind in ("fused", "native_mha"):
             scores = self.scores()
             if scores is None:

@@ -85,7 +85,7 @@ class Summary:
         self.profile[h] += near[5:].sum(-1).T.float().cpu()
         self.future = max(self.future, float((sums[..., -1] - near[4]).max()))
         if not seen.strict and seen.shown is not None:
-            self.hidden[h] += (sums[..., -1] - (weights * seen.shown).sum(-1)).clamp(min=0).sum(1).float().cpu()
+            self.hidden[h] += (weights * ~seen.shown).sum((1, 2)).float().cpu()  # exactly 0 where all are 0
         for total, (low, high) in ((self.first, (0, BOUNDARY)), (self.last, (self.keys - BOUNDARY, self.keys))):
             total[h] += weights[..., max(0, low - keys.start) : max(0, high - keys.start)].sum((1, 2)).float().cpu()
         self._add_maps(tile, seen, around, sums, (self.base + rows).cpu())

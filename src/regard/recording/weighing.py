@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -39,13 +40,33 @@ def tiles_of(attention: Attention, sample: int, heads: list[int]) -> Iterator[We
     """Tiles of one sample; head i of a tile is `heads[i]` of the model."""
     if attention.weights is not None:
         yield from _read(attention, sample, heads)
+    elif attention.site.asked is not None:
+        yield from _asked(attention.site.asked, sample, heads)
     elif attention.query is not None and attention.key is not None:
         yield from _recomputed(attention, sample, heads)
+
+
+def _asked(call: Call, sample: int, heads: list[int]) -> Iterator[Weighed]:
+    """Tiles of a call of `regard.attention`, which states its own mask."""
+    every = heads == list(range(call.sizes[1]))
+    for tile in row_tiles(call, tile_bytes=TILE_BYTES, samples=[sample]):
+        seen = None if call.bias is None and call.mask is None else _shown(call, tile)
+        if every:
+            yield Weighed(tile, Seen(seen, call.bias is None))
+            continue
+        for i, head in enumerate(heads):
+            if tile.heads.start <= head < tile.heads.stop:
+                at = slice(head - tile.heads.start, head - tile.heads.start + 1)
+                parts = {n: getattr(tile, n)[at] for n in ("weights", "lse", "entropy", "largest")}
+                shown = seen if seen is None or seen.shape[0] == 1 else seen[at]
+                yield Weighed(replace(tile, heads=slice(i, i + 1), **parts), Seen(shown, call.bias is None))
 
 
 def call_of(attention: Attention, sample: int, heads: list[int], rows: Tensor | None = None) -> Call:
     """The kernel's call for one sample and chosen heads, as `core` states it. rows: (R,) chosen queries, None = all."""
     site = attention.site
+    if site.asked is not None:
+        return _sample(_narrowed(site.asked, rows, torch.tensor(heads, device=site.asked.query.device)), sample)
     assert attention.query is not None
     assert attention.key is not None
     every = heads == list(range(attention.heads))
@@ -99,11 +120,19 @@ def _shown(call: Call, tile: Tile) -> Tensor:
     shown = tile.shown()
     if call.bias is None:
         return shown
-    bias = call.bias[0]
+    bias = call.bias[tile.sample if call.bias.shape[0] > 1 else 0]
     bias = bias[tile.heads] if bias.shape[0] > 1 else bias
     bias = bias[:, tile.rows] if bias.shape[1] > 1 else bias
     bias = bias[..., tile.keys] if bias.shape[2] > 1 else bias
     return shown & (bias > HIDDEN)
+
+
+def _sample(call: Call, sample: int) -> Call:
+    """One sample of a call whose mask is written out."""
+    attend, bias = call.attend(), call.bias
+    memo = {} if attend is None else {"attend": attend[[sample if attend.shape[0] > 1 else 0]]}
+    bias = bias if bias is None or bias.shape[0] == 1 else bias[[sample]]
+    return replace(call, **{n: getattr(call, n)[[sample]] for n in ("query", "key", "value")}, bias=bias, _memo=memo)
 
 
 def _read(attention: Attention, sample: int, heads: list[int]) -> Iterator[Weighed]:
@@ -167,6 +196,8 @@ def mask_digest(attention: Attention) -> str:
     site, parts = attention.site, []
     if site.is_causal:
         parts.append(b"causal")
+    if site.asked is not None and site.asked.mask is not None:
+        parts.append(repr(site.asked.mask).encode())
     for x in (site.bias, site.hidden, *(s.tensor for s in site.mask if site.bias is None)):
         if x is not None and x.dim() >= 2:
             small = x.detach()[..., -256:, -256:].contiguous().cpu()

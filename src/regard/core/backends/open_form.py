@@ -40,6 +40,18 @@ def softmax_weights(call: Call) -> Tensor:
     return weights if dead is None else weights.masked_fill(dead, 0.0)
 
 
+def masked_scores(call: Call) -> Tensor:
+    """(B, H, t, S), float32 or float64, without a gradient: scale, softcap, bias; -inf where the mask hides."""
+    scores = grouped_matmul(call.query.detach() * call.scale, call.key.detach().mT)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    if call.softcap is not None:
+        scores = call.softcap * torch.tanh(scores / call.softcap)
+    if call.bias is not None:
+        scores = scores + call.bias.detach().to(scores.dtype)
+    attend = call.attend()
+    return scores if attend is None else scores.masked_fill(~attend, float("-inf"))
+
+
 def _weights(call: Call) -> tuple[Tensor, Tensor | None]:
     """The weights, and (B, H, t, 1): the rows that see no key, which have any weights, and pass no gradient on."""
     scores = grouped_matmul(call.query * call.scale, call.key.mT)
