@@ -210,3 +210,113 @@ class PaddedForAKernel(nn.Module):
 
 def test_channels_that_were_padded_for_a_kernel_are_no_head_width():
     assert said(PaddedForAKernel(), "ATT401") == []
+
+
+class SelfOrCross(nn.Module):
+    """Reads its context in one of two configurations; this one is the other."""
+
+    def __init__(self, dim=32, is_cross=False):
+        super().__init__()
+        self.is_cross = is_cross
+        self.q, self.kv = nn.Linear(dim, dim), nn.Linear(dim, 2 * dim)
+
+    def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        if self.is_cross:
+            assert context is not None
+            context = F.normalize(context, dim=-1)
+        else:
+            context = x
+        k, v = self.kv(context).chunk(2, -1)
+        return (self.q(x) @ k.mT * x.shape[-1] ** -0.5).softmax(-1) @ v
+
+
+def test_a_context_that_this_configuration_does_not_read_is_a_question():
+    assert said(SelfOrCross(), "ATT306") == [("ATT306", "question")]
+
+
+class ForgetsContext(SelfOrCross):
+    """The same without a setting: the context is never read, and that is an error."""
+
+    def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        k, v = self.kv(x).chunk(2, -1)
+        return (self.q(x) @ k.mT * x.shape[-1] ** -0.5).softmax(-1) @ v
+
+
+def test_a_context_that_no_setting_keeps_away_stays_an_error():
+    assert said(ForgetsContext(), "ATT306") == [("ATT306", "error")]
+
+
+class PooledKeys(nn.Module):
+    """Keys and values are one token for every 7 x 7 pixels: on a small map there is a single key, and queries have no say."""
+
+    def __init__(self, dim=32):
+        super().__init__()
+        self.q, self.kv = nn.Conv2d(dim, dim, 1), nn.Conv2d(dim, 2 * dim, 7, stride=7)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q = self.q(x).flatten(2).mT
+        k, v = self.kv(x).flatten(2).mT.chunk(2, -1)
+        return ((q @ k.mT * x.shape[1] ** -0.5).softmax(-1) @ v).mT.unflatten(2, x.shape[2:])
+
+
+class Indexed(nn.Module):
+    """An indexer chooses at most 4096 keys by scores of its own, which no gradient reaches: at any length here it chooses all."""
+
+    def __init__(self, dim=32):
+        super().__init__()
+        self.qkv, self.index = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).chunk(3, -1)
+        near = self.index(x) @ self.index(x).mT
+        chosen = near.topk(min(4096, x.shape[1]), -1).indices
+        hidden = torch.ones_like(near, dtype=torch.bool).scatter(-1, chosen, False)
+        return (q @ k.mT * x.shape[-1] ** -0.5).masked_fill(hidden, -torch.inf).softmax(-1) @ v
+
+
+@pytest.mark.parametrize(("module", "level"), [(PooledKeys(), []), (Indexed(), [("ATT701", "question")])])
+def test_parameters_that_matter_at_a_larger_size_or_by_a_choice_are_not_dead(module, level):
+    assert said(module, "ATT701") == level
+
+
+class AnglesFromOutside(nn.Module):
+    """Rotary angles are a required argument and may be None."""
+
+    def __init__(self, dim=32, heads=4):
+        super().__init__()
+        self.heads, self.qkv = heads, nn.Linear(dim, 3 * dim)
+
+    def forward(self, x: Tensor, rotary_emb) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).movedim(2, 0).transpose(2, 3)
+        if rotary_emb is not None:
+            turned = [torch.cat([-t[..., 4:], t[..., :4]], -1) for t in (q, k)]
+            q, k = (t * rotary_emb.cos() + r * rotary_emb.sin() for t, r in zip((q, k), turned))
+        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+
+def test_rotary_angles_that_were_not_given_are_not_missed():
+    report = check(AnglesFromOutside(), select=["ATT802"])
+    assert report.findings == []
+
+
+class TwoModes(nn.Module):
+    """Each of two modes has a mask of its own."""
+
+    def __init__(self, dim=32, inverted=False):
+        super().__init__()
+        self.inverted, self.qkv = inverted, nn.Linear(dim, 3 * dim)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, row_mask: Tensor | None = None) -> Tensor:
+        """mask, row_mask: (batch, keys), True = attend."""
+        q, k, v = self.qkv(x).chunk(3, -1)
+        scores = q @ k.mT * x.shape[-1] ** -0.5
+        hide = None if mask is None else ~mask[:, None]
+        if self.inverted:
+            hide = None if row_mask is None else ~row_mask[:, :, None]
+        if hide is not None:
+            scores = scores.masked_fill(hide, torch.finfo(scores.dtype).min)
+        return scores.softmax(-2 if self.inverted else -1) @ v
+
+
+def test_a_mask_of_the_other_mode_is_a_question():
+    assert said(TwoModes(), "ATT105") == [("ATT105", "question")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from typing import Any
 
@@ -10,11 +11,13 @@ from torch import Tensor, nn
 
 from regard.checks.call import Call
 from regard.checks.case import Case, Verdict
+from regard.checks.choice import Choices, differ
 from regard.checks.redraw import SEEDS, redrawn
 from regard.checks.rule import rule
 from regard.checks.sites import attention_sites, watch
 from regard.checks.subject import as_dtype
 
+LARGEST_MAP = 1024  # pixels of the larger maps that are tried
 QK = r"(^|\.|_)(q|k|query|key|wq|wk|to_q|to_k|q_proj|k_proj)"
 
 
@@ -24,7 +27,8 @@ def gradients(
     pristine: bool = False,
     call: Call | None = None,
     number: int = 4,
-    tokens: int | None = None,
+    tokens: int | dict[str, int] | None = None,
+    grids: dict[str, tuple[int, ...]] | None = None,
     size: float = 1.0,
     module: Any = None,
 ) -> dict[str, Tensor | None]:
@@ -36,7 +40,7 @@ def gradients(
     batch = {
         n: x * size if x.is_floating_point() else x for n, x in case.sample(number, call=call, tokens=tokens).items()
     }
-    out = case.run(batch, call=call, grad=True, module=module)
+    out = case.run(batch, call=call, grad=True, module=module, grids=grids)
     if not out.requires_grad:
         return {n: None for n, p in module.named_parameters() if p.requires_grad}
     generator = torch.Generator().manual_seed(5)
@@ -150,14 +154,24 @@ def _chosen(dead: list[str], parameters: int) -> Verdict:
     )
 
 
+def _longer(case: Case) -> list[dict[str, Any]]:
+    """Longer inputs, or larger maps, as `tokens` and `grids` of a run: there a top-k leaves keys out, and pools hold several."""
+    name = case.call.query
+    grid = case.call.sources[name].grid
+    if case.call.free_length:
+        return [{"tokens": tokens} for tokens in (32, 128)]
+    if len(grid) != 2 or case.call.is_cross:
+        return []
+    larger = [(2 * grid[0], 2 * grid[1]), (2 * grid[0], 3 * grid[1]), (4 * grid[0], 4 * grid[1])]
+    return [{"tokens": {name: h * w}, "grids": {name: (h, w)}} for h, w in larger if h * w <= LARGEST_MAP]
+
+
 def _used_when_longer(case: Case, dead: list[str]) -> set[str]:
     """Parameters that get a gradient at a longer input: position tables, pools of several tokens."""
-    if not case.call.free_length:
-        return set()
     found: set[str] = set()
-    for tokens in (32, 128):
+    for sizes in _longer(case):
         try:
-            longer = gradients(case, tokens=tokens)
+            longer = gradients(case, **sizes)
         except Exception:
             continue
         found |= {n for n in dead if _arrives(longer.get(n))}
@@ -165,20 +179,38 @@ def _used_when_longer(case: Case, dead: list[str]) -> set[str]:
 
 
 def _by_choice(case: Case, names: list[str]) -> bool:
-    """Does a large change of these parameters change the output, and a small one not?"""
+    """Do these parameters act through a choice only? A small change of them changes nothing, and a large one changes the output
+    at some length, or else what a top-k looks at: one that keeps more than there is chooses everything.
+    """
     if case.stochastic:
         return False
-    batch, base = case.base
-    changes = []
-    for size in (1e-6, 3.0):
+    looks = False
+    for sizes in ({}, *_longer(case)):
+        with contextlib.suppress(Exception):
+            (small, _), (large, chosen) = (_moved_by(case, names, size, sizes) for size in (1e-6, 3.0))
+            if small >= 1e-12:
+                return False
+            if large > case.tolerance:
+                return True
+            looks |= chosen
+    return looks
+
+
+def _moved_by(case: Case, names: list[str], size: float, sizes: dict[str, Any]) -> tuple[float, bool]:
+    """How far the output moves when these parameters do, and whether a choice inside sees other scores."""
+    batch = case.sample(tokens=sizes.get("tokens"))
+    runs: list[tuple[Tensor, list[Tensor]]] = []
+    for by in (0.0, size):
         module = case.subject.instance(fresh=True)
         generator = torch.Generator().manual_seed(12)
         with torch.no_grad():
             for name, p in module.named_parameters():
                 if name in names:
-                    p.add_(size * torch.randn(p.shape, generator=generator, dtype=p.dtype))
-        changes.append(case.difference(case.run(batch, module=module), base))
-    return changes[0] < 1e-12 and changes[1] > case.tolerance
+                    p.add_(by * torch.randn(p.shape, generator=generator, dtype=p.dtype))
+        with Choices() as seen:
+            out = case.run(batch, grids=sizes.get("grids"), module=module)
+        runs.append((out, seen.scores))
+    return case.difference(runs[1][0], runs[0][0]), differ(runs[0][1], runs[1][1])
 
 
 def _never_called(case: Case, dead: list[str]) -> bool:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from regard.checks.call import Call
 from regard.checks.case import Case, NotExercised, Verdict
+from regard.checks.guarded import guarded
 from regard.checks.redraw import matters
 from regard.checks.rule import rule
 from regard.checks.sites import Rows, row_sources, token_offset
@@ -172,6 +173,16 @@ def _reaches(case: Case, call: Call, name: str) -> bool:
     return grad is not None
 
 
+def _guard(case: Case, call: Call, name: str) -> str | None:
+    """The setting that switches an optional stream off."""
+    parameters = case.subject.signature().parameters
+    fed = [p for p, s in call.arguments.items() if s == name]
+    if not fed or any(p not in parameters or parameters[p].default is not None for p in fed):
+        return None
+    found = [guarded(case.subject.pristine, case.subject.forward, p) for p in fed]
+    return found[0] if all(found) else None
+
+
 @rule("ATT306", kinds=("wrong-source", "output-unused"))
 def context_is_read(case: Case) -> Verdict | None:
     """In cross-attention, the output depends on every token of the context, and on the query.
@@ -206,9 +217,11 @@ def context_is_read(case: Case) -> Verdict | None:
                     fix="tanh between the sum and the last projection",
                 )
             if float(change.max()) <= case.tolerance:
+                setting = _guard(case, call, name)
                 return Verdict(
-                    "error",
-                    f"the {name} stream has no influence on the output",
+                    "question" if setting else "error",
+                    f"the {name} stream has no influence on the output"
+                    + (f": it is read only without {setting}; is that meant?" if setting else ""),
                     kind="wrong-source",
                     measured=float(change.max()),
                     allowed="a change",

@@ -6,6 +6,7 @@ import torch
 
 from regard.checks.call import Call
 from regard.checks.case import Case, Verdict
+from regard.checks.guarded import guarded
 from regard.checks.mask_cause import mask_cause
 from regard.checks.mask_use import MaskUse
 from regard.checks.masks import keep_pattern, mask_uses, masked
@@ -31,6 +32,14 @@ def hiding_matters(case: Case) -> list[Verdict]:
     for use, call in mask_uses(case):
         if not call.is_cross and any(w in use.parameter.lower() for w in ABSENT) and not use.changes:
             case.notes.append(f"{use.parameter}: not exercised, the stream that it belongs to was not given")
+            continue
+        if not use.changes and use.shape == "lengths" and any(p.endswith("]") for p in call.arguments):
+            case.notes.append(
+                f"{use.parameter}: not exercised, the streams come as a list, which says how long they are"
+            )
+            continue
+        if not use.changes and (setting := _other_mode(case, use)):
+            out.append(_off(use, setting))
             continue
         if not use.changes:
             kind, cause, fix = mask_cause(case, call, use)
@@ -60,6 +69,25 @@ def hiding_matters(case: Case) -> list[Verdict]:
                 )
             )
     return out
+
+
+def _other_mode(case: Case, use: MaskUse) -> str | None:
+    """The setting that switches this mask off, where another mask of the same tokens works: each mode has a mask of its own."""
+    if not any(m.works and m.source == use.source for m in case.masks):
+        return None
+    return guarded(case.subject.pristine, case.subject.forward, use.parameter)
+
+
+def _off(use: MaskUse, setting: str) -> Verdict:
+    return Verdict(
+        "question",
+        f"{use.parameter} has no effect with {setting}: is it meant for another mode?",
+        kind="mask-ignored",
+        measured=0.0,
+        allowed="a change",
+        cause=f"it is read only without {setting}",
+        fix="refuse it in this mode",
+    )
 
 
 def _works_alone(case: Case, call: Call, use: MaskUse) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from regard.checks.case import Case, Verdict
 from regard.checks.positions import Places, diagonal_spread, places
+from regard.checks.roles import call_role
 from regard.checks.rule import rule
 from regard.checks.sites import recorded
 
@@ -76,7 +77,8 @@ def rotary_axis(case: Case) -> Verdict | None:
     """
     said = case.evidence.says(WORDS, where="name doc source")
     case.need(said is not None or case.design.position == "rope", "nothing speaks of rotary positions")
-    tables = [n for n in case.signature.positions if n not in case.call.fixed]
+    given = case.call.fixed  # position numbers can be made up, a table of angles cannot
+    tables = [n for n in case.signature.positions if given.get(n) is None or call_role(n) == "bias"]
     case.need(not tables, f"its angles come from outside ({', '.join(tables)}) and were not given")
     case.need_determinism()
     found = places(case)
