@@ -105,6 +105,10 @@ class observe:
 
     def __enter__(self) -> Seen:
         torch.clear_autocast_cache()  # weights cast earlier would not be known for weights
+        self.eager = torch.compiler.set_stance(
+            "force_eager"
+        )  # else what runs first under observation is never compiled later
+        self.eager.__enter__()
         self.stack.__enter__()
         self.flex.__enter__()
         self.whole.__enter__()
@@ -116,6 +120,7 @@ class observe:
         self.whole.__exit__()
         self.flex.__exit__()
         self.stack.__exit__(*error)
+        self.eager.__exit__(*error)
         self.seen.calls = self.stack.calls
         self.seen.sites.sort(key=lambda s: s.order)
         for softmax in self.follower.softmaxes:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from regard.core.errors import CaptureError
 from regard.intercept.observe import observe
 from regard.intercept.site import Site
+from regard.recording.compiled import compiled_difference, is_compiled as _compiled
 from regard.recording.heads import four_axes
 from regard.recording.layers import Layers, Wanted
 from regard.recording.record import Record
@@ -111,6 +112,22 @@ class capture:
             raise CaptureError(f"no attention seen in {type(self.model).__name__} while it ran.{why}")
         log.info("%d records, %d bytes", len(self.records), sum(r.nbytes for r in self.records))
 
+    def compiled_difference(self, *args, **kwargs) -> float:
+        """Run the compiled model and the same model uncompiled, and return how far their outputs are apart at most.
+
+        Under capture a compiled model runs uncompiled; this says how much that matters. Both runs draw from the same random state,
+        without gradients. The number is added to the notes of the records. Arguments are those of the model's forward.
+
+        Raises:
+            CaptureError: The model is not compiled; or its outputs hold no floating-point tensors.
+        """
+        if not _compiled(self.model):
+            raise CaptureError(f"{type(self.model).__name__} is not compiled; what was captured is what it computes")
+        apart = compiled_difference(self.model, args, kwargs)
+        for record in self.records:
+            record.notes.append(f"output of the compiled model: at most {apart:.2g} away from this")
+        return apart
+
     def save(self, path: str | Path) -> Path:
         """Write the records to one safetensors file, whole or not at all."""
         from regard.recording.store import save
@@ -179,11 +196,6 @@ def bytes_of(budget: str | int) -> int:
         raise CaptureError(f"budget {budget!r} is not a size; write it as '256MB' or a number of bytes")
     power = " kMGT".index(match[2] or " ")
     return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
-
-
-def _compiled(model: nn.Module) -> bool:
-    """Whether any part of the model is compiled."""
-    return any(hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) is not None for m in model.modules())
 
 
 def _listed(value) -> list | None:

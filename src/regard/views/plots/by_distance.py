@@ -72,6 +72,8 @@ def draw_lines(ax: Axes, places: np.ndarray, values: np.ndarray, names: Sequence
         low, middle, high = np.nanquantile(values, (0.1, 0.5, 0.9), axis=0)
         ax.fill_between(places, low, high, color=COLOURS[0], alpha=0.25, linewidth=0, label="10-90 % of heads")
         ax.plot(places, middle, color=COLOURS[0], linewidth=1.8, label=f"median of {len(values)} heads")
+    if not ax.get_legend_handles_labels()[0]:
+        return  # one line without a name: nothing that a legend could say
     ax.legend(prop={"family": families(), "size": 7}, frameon=False, loc="best", ncols=1 + (len(names) > 4))
 
 
