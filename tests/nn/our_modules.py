@@ -7,7 +7,16 @@ from collections.abc import Callable
 from torch import nn
 
 from regard.mask import causal, global_tokens, prefix, sliding_window
-from regard.nn import AlibiBias, GatedFeedForward, MultiHeadAttention, RelativeBias, TransformerBlock
+from regard.nn import (
+    AlibiBias,
+    FavorAttention,
+    GatedFeedForward,
+    LinearAttention,
+    LSHAttention,
+    MultiHeadAttention,
+    RelativeBias,
+    TransformerBlock,
+)
 from regard.position import Rotary
 
 E = 32  # width of the tokens; every module takes (batch, length, E)
@@ -30,6 +39,14 @@ OUR_MODULES: dict[str, Callable[[], nn.Module]] = {
     "attention relative": lambda: MultiHeadAttention(E, 4, attention_bias=RelativeBias(4)),
     "attention normed": lambda: MultiHeadAttention(E, 4, qk_norm=nn.RMSNorm, softcap=20.0, bias=False, mask=causal()),
     "attention with dropout": lambda: MultiHeadAttention(E, 4, dropout=0.1),
+    "linear": lambda: LinearAttention(E, 4),
+    "linear relu": lambda: LinearAttention(E, 4, feature_map="relu", num_kv_heads=2, head_dim=(8, 6)),
+    "linear causal": lambda: LinearAttention(E, 4, num_kv_heads=2, causal=True, chunk=4),
+    "favor": lambda: FavorAttention(E, 4),
+    "favor causal": lambda: FavorAttention(E, 4, num_kv_heads=1, num_features=20, causal=True),
+    "hashed": lambda: LSHAttention(E, 4, num_hashes=2, num_buckets=4, bucket_size=4),
+    "hashed exact": lambda: LSHAttention(E, 4),
+    "hashed causal": lambda: LSHAttention(E, 4, num_hashes=2, num_buckets=4, bucket_size=4, causal=True),
     "block": lambda: block(MultiHeadAttention(E, 4)),
     "block causal": lambda: block(MultiHeadAttention(E, 4, mask=causal()), dropout=0.1),
     "block post-norm": lambda: block(MultiHeadAttention(E, 4), norm_first=False),
@@ -42,6 +59,8 @@ OUR_MODULES: dict[str, Callable[[], nn.Module]] = {
 
 CROSS_MODULES: dict[str, Callable[[], nn.Module]] = {  # called with (x, context), both (batch, length, E)
     "cross-attention": lambda: MultiHeadAttention(E, 4),
+    "cross-attention linear": lambda: LinearAttention(E, 4),
+    "cross-attention favor": lambda: FavorAttention(E, 4, num_kv_heads=2),
     "cross-attention grouped": lambda: MultiHeadAttention(E, 4, num_kv_heads=2, head_dim=(6, 10)),
     "block with cross-attention": lambda: block(
         MultiHeadAttention(E, 4, mask=causal()), cross=MultiHeadAttention(E, 4)

@@ -7,10 +7,14 @@ from regard.nn.cbam import CBAM as CBAM
 from regard.nn.channel_attention import ChannelAttention as ChannelAttention
 from regard.nn.coordinate_attention import CoordinateAttention as CoordinateAttention
 from regard.nn.efficient_channel import EfficientChannelAttention as EfficientChannelAttention
+from regard.nn.favor_attention import FavorAttention as FavorAttention
 from regard.nn.feed_forward import FeedForward as FeedForward, GatedFeedForward as GatedFeedForward
 from regard.nn.grid_attention import GridAttention as GridAttention
 from regard.nn.kv_cache import KVCache as KVCache
 from regard.nn.learned_position import Learned as Learned
+from regard.nn.linear_attention import LinearAttention as LinearAttention
+from regard.nn.linear_cache import LinearCache as LinearCache
+from regard.nn.lsh_attention import LSHAttention as LSHAttention
 from regard.nn.multi_head import MultiHeadAttention as MultiHeadAttention
 from regard.nn.neighborhood import NeighborhoodAttention2D as NeighborhoodAttention2D
 from regard.nn.patch_merging import PatchMerging as PatchMerging
