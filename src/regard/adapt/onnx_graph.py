@@ -87,8 +87,9 @@ def run(module: Any, query: Tensor, context: Tensor | None, attend: Tensor) -> T
     """(B, T, E), by onnxruntime where it is installed, else by the reference evaluator."""
     graph = _Graph(module)
     model, given = graph.alone(query.shape[2], None if context is None else context.shape[2])
-    feed = dict(zip(given, (query, context), strict=False))
-    feed = {name: x.numpy() for name, x in feed.items() if x is not None} | {"regard_attend": attend[:, None].numpy()}
+    tensors = [x for x in (query, context) if x is not None]
+    feed = {name: x.numpy() for name, x in zip(given, tensors)} | {"regard_attend": attend[:, None].numpy()}
+    feed |= graph.others(model, feed)
     return torch.from_numpy(np.array(evaluate(model, feed)[0]))
 
 
@@ -167,7 +168,7 @@ class _Graph:
         if name in self.stored:
             return torch.from_numpy(np.array(self.onnx.numpy_helper.to_array(self.stored[name])))
         node = self.made.get(name)
-        if node is not None and node.op_type == "Transpose":
+        if node is not None and node.op_type == "Transpose":  # the matrix of a linear layer, as torch keeps it
             inner = self.constant(node.input[0])
             return None if inner is None or inner.ndim != 2 else inner.T
         if node is not None and node.op_type == "Constant":
@@ -195,6 +196,10 @@ class _Graph:
                 bias, name = stored
             elif node.op_type in _THROUGH:
                 name = node.input[0]
+            elif node.op_type == "Where" and (kept := [x for x in node.input[1:] if self.constant(x) is None]):
+                name = kept[0]  # a guard: elsewhere a constant takes the place of NaN and inf
+                if len(kept) > 1:
+                    break
             else:
                 break
         what = f"{node.op_type} ({node.name or name})" if node is not None else f"the input {name!r}"
@@ -204,21 +209,23 @@ class _Graph:
         )
 
     def forth(self, name: str) -> _End | None:
-        while True:
-            users = self.used.get(name, [])
-            if len(users) != 1:
-                return None
-            end = self._matrix(users[0], None)
-            if end is not None:
-                adds = [n for n in self.used.get(end.output, []) if n.op_type == "Add"]
-                if end.bias is None and len(adds) == 1:
-                    for x in adds[0].input:
-                        if x != end.output and (bias := self.constant(x)) is not None:
-                            return replace(end, bias=bias, output=adds[0].output[0])
-                return end
-            if users[0].op_type not in _THROUGH:
-                return None
-            name = users[0].output[0]
+        """The first stored matrix that what is called `name` is multiplied with, or None."""
+        for node in self.used.get(name, []):
+            end = self._matrix(node, None)
+            if end is not None and node.input[0] == name:
+                return self._with_bias(end)
+            if node.op_type in (*_THROUGH, "Add", "Where"):  # guards add what is 0; running the graph decides
+                end = self.forth(node.output[0])
+                if end is not None:
+                    return end
+        return None
+
+    def _with_bias(self, end: _End) -> _End:
+        for node in self.used.get(end.output, []):
+            for x in node.input if node.op_type == "Add" else ():
+                if x != end.output and (bias := self.constant(x)) is not None:
+                    return replace(end, bias=bias, output=node.output[0])
+        return end
 
     def _matrix(self, node: Any, bias: Tensor | None) -> _End | None:
         if node.op_type not in ("MatMul", "Gemm"):
@@ -247,25 +254,18 @@ class _Graph:
                 del node.attribute[:]
                 node.attribute.extend(a for a in self.node.attribute if a.name not in ("is_causal",))
         kind = onnx.TensorProto.FLOAT
-        wanted, needed = set(), [end]
-        made = {output: node for node in nodes for output in node.output}
-        while needed:  # what the output needs, back to the starts
-            name = needed.pop()
-            node = made.get(name)
-            if node is None or name in starts or id(node) in wanted:
-                continue
-            wanted.add(id(node))
-            needed.extend(node.input)
+        wanted, reached = self._behind(nodes, end, starts)
         widths = [query_width] if context_width is None else [query_width, context_width]
         inputs = [
             helper.make_tensor_value_info(name, kind, ["B", f"T{i}", width])
             for i, (name, width) in enumerate(zip(dict.fromkeys(starts), widths))
         ]
         mask = helper.make_tensor_value_info("regard_attend", onnx.TensorProto.BOOL, ["B", 1, "T0", "S"])
+        others = [x for x in self.model.graph.input if x.name in reached and x.name not in starts]
         graph = helper.make_graph(
             [node for node in nodes if id(node) in wanted],
             "attention",
-            [*inputs, mask],
+            [*inputs, mask, *others],
             [helper.make_tensor_value_info(end, kind, None)],
             list(self.model.graph.initializer),
         )
@@ -273,3 +273,39 @@ class _Graph:
             graph, opset_imports=list(self.model.opset_import), ir_version=self.model.ir_version
         )
         return made_model, [x.name for x in inputs]
+
+    def others(self, model: Any, feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """True for every input besides ours, such as a padding mask; its sizes by the names of the query's axes."""
+        sizes: dict[str, int] = {}
+        for name, array in feed.items():
+            if name in self.shapes:
+                axes = self.shapes[name].type.tensor_type.shape.dim
+                sizes |= {axis.dim_param: size for axis, size in zip(axes, array.shape) if axis.dim_param}
+        made = {}
+        for x in model.graph.input:
+            kind = x.type.tensor_type
+            if x.name in feed:
+                continue
+            if kind.elem_type != self.onnx.TensorProto.BOOL:
+                raise ConversionError(
+                    f"the ONNX graph also needs the input {x.name!r}, and we know none for it; verify=False"
+                )
+            made[x.name] = np.ones([sizes.get(axis.dim_param, axis.dim_value or 1) for axis in kind.shape.dim], bool)
+        return made
+
+    def _behind(self, nodes: list[Any], end: str, starts: list[str]) -> tuple[set[int], set[str]]:
+        """The nodes that `end` needs, back to the starts, and the names that were met."""
+        made = {output: node for node in nodes for output in node.output}
+        wanted: set[int] = set()
+        reached: set[str] = set()
+        needed = [end]
+        while needed:
+            name = needed.pop()
+            if name in reached:
+                continue
+            reached.add(name)
+            node = made.get(name)
+            if node is not None and name not in starts:
+                wanted.add(id(node))
+                needed.extend(node.input)
+        return wanted, reached

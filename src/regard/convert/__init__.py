@@ -11,6 +11,7 @@ from regard.convert.doors import (
     from_x_transformers as from_x_transformers,
     report as report,
 )
+from regard.convert.export import Exported as Exported, to_exported as to_exported, to_onnx as to_onnx
 from regard.convert.outward import (
     to_flax as to_flax,
     to_hf as to_hf,
