@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.checks.case import Case
+from regard.checks.layers import odd_ones, stacks
 from regard.checks.roles import call_role, constructor_role
 from regard.checks.sites import attention_sites, causal_matrix
 from regard.intercept import Site
@@ -27,6 +28,11 @@ def causal_intent(case: Case, sees: Tensor) -> tuple[str | None, str]:
         return "the attention weights inside are lower triangular", kind
     if case.design.causal:
         return "the design says causal", "causal-missing"
+    missing = _layers_without(case)
+    if missing:
+        paths = ", ".join(s.path for s in missing)
+        kind = "causal-off-by-one" if all(_one_ahead(s) for s in missing) else "causal-missing"
+        return f"the weights of all attention layers but {paths} are lower triangular", kind
     name = _triangular(case)
     if name is not None:
         return f"{name} is a causal triangle", "causal-missing"
@@ -34,7 +40,7 @@ def causal_intent(case: Case, sees: Tensor) -> tuple[str | None, str]:
         name, _, value = pair.partition("=")
         if "decoder" in name and case.signature.masks:
             continue  # such a flag often switches the cache only; the mask comes from the caller
-        if constructor_role(name) == "causal" and value == "True":
+        if constructor_role(name) == "causal" and value == "True" and f"{name}=False" not in case.evidence.attributes:
             return f"{name}=True", "causal-missing"
     if any(call_role(n) in ("mask", "causal_option") for n in [*case.signature.masks, *case.signature.options]):
         return None, ""  # the caller brings the mask
@@ -55,6 +61,20 @@ def _causal_weights(case: Case) -> str | None:
         return "causal"
     hidden_once = [_hides_future(s) for s in sites]
     return "remade" if any(hidden_once) else None
+
+
+def _layers_without(case: Case) -> list[Site]:
+    """Layers of a stack whose weights see the future while most of the stack's are lower triangular."""
+    out: list[Site] = []
+    for stack in stacks(attention_sites(case)):
+        out += odd_ones(stack, [causal_matrix(s.weights()) for s in stack])
+    return out
+
+
+def _one_ahead(site: Site) -> bool:
+    """Does each query see exactly one key of the future?"""
+    seen = site.visible()
+    return seen is not None and bool(seen.diagonal(1, -2, -1).all()) and not bool(seen.triu(2).any())
 
 
 def _hides_future(site: Site) -> bool:

@@ -9,8 +9,10 @@ from typing import Any
 import torch
 
 from regard.checks.case import Case, NotExercised, Verdict
+from regard.checks.culprit import Culprit
 from regard.checks.design import Design
 from regard.checks.influence import is_causal
+from regard.checks.leaks import culprit_of
 from regard.checks.load import load
 from regard.checks.prepare import NotCallable, inferred, prepare
 from regard.checks.report import Finding, Outcome, Report
@@ -113,8 +115,12 @@ def _examine(
 
 def _finding(case: Case, r: Rule, verdict: Verdict, target: str, where: str | None) -> Finding:
     """The finding on the smallest input that still shows it, with a script where there is a short one."""
+    culprit = _culprit(case, r, verdict) if verdict.level == "error" else None
     small, verdict = shrink(case, r, verdict) if verdict.level == "error" else (case, verdict)
     found = verdict.finding(r.code, r.name, _line(case, r) or where)
+    if culprit is not None:
+        found.message += f"; it comes in at {culprit.path} ({culprit.name})"
+        found.module, found.where = culprit.path, culprit.where or found.where
     try:
         found.script = write_script(small, r.code, verdict, target)
     except Exception as error:
@@ -128,6 +134,15 @@ def _finding(case: Case, r: Rule, verdict: Verdict, target: str, where: str | No
     ):
         found.example = f"{found.example} ({size})"
     return found
+
+
+def _culprit(case: Case, r: Rule, verdict: Verdict) -> Culprit | None:
+    """The module inside where it comes in, found by hooks; None where it is the target itself or could not be found."""
+    try:
+        return culprit_of(case, r.code, verdict)
+    except Exception as error:
+        case.notes.append(f"where inside {r.code} comes in was not found: {describe_error(error)}")
+        return None
 
 
 def _line(case: Case, r: Rule) -> str | None:

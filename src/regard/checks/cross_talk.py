@@ -12,6 +12,21 @@ from regard.checks.influence import replace_token
 from regard.checks.sites import watch
 
 
+def change_by_others(case: Case) -> float:
+    """How much item 0 changes (relative) when only the other items of its batch are replaced."""
+    if "change_by_others" not in case.facts:
+        batch, base = case.base
+        moved = {n: x.clone() for n, x in batch.items()}
+        for x in moved.values():
+            for b in range(1, x.shape[0]):
+                for t in range(x.shape[1]):
+                    replace_token(x, b, t, number=b * 100 + t)
+        out = case.run(moved)
+        size = max(float(base.abs().max()), 1e-12)
+        case.facts["change_by_others"] = float((out[0] - base[0]).abs().nan_to_num(0).max()) / size
+    return case.facts["change_by_others"]
+
+
 def flat_influence(case: Case) -> Tensor:
     """(B * N, B * N) bool: does output row r (item-major) react to input row s?"""
     batch, base = case.base

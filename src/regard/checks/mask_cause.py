@@ -10,6 +10,7 @@ from torch import Tensor
 from regard.checks.call import Call
 from regard.checks.case import Batch, Case
 from regard.checks.infer_mask import masked, real_rows
+from regard.checks.layers import stacks
 from regard.checks.mask_use import ALIKE, MaskUse
 from regard.checks.masks import flipped, keep_pattern, leak, replaced
 from regard.checks.sites import watch
@@ -133,9 +134,26 @@ def _from_sites(case: Case, call: Call, use: MaskUse) -> tuple[str | None, str]:
         found = _from_site(masked_site, plain, keep[0])
         if found is not None:
             return found
+    without_mask = _layers_without(with_mask, keep[0])
+    if without_mask:
+        return "mask-ignored", f"{', '.join(without_mask)} gives hidden keys weight; the other attention layers do not"
     if not with_mask:
         return None, "hidden keys still take part; no softmax was seen inside"
     return "padding-leak-nonattention", "the attention weights at hidden keys are zero; another layer mixes tokens"
+
+
+def _layers_without(sites: list[Site], keep: Tensor) -> list[str]:
+    """Paths of the layers that give hidden keys weight where others of their stack give none."""
+    out: list[str] = []
+    for stack in stacks(sites):
+        hides = []
+        for site in stack:
+            weights = site.weights_used if site.weights_used is not None else site.weights()
+            if weights is None or weights.shape[-1] != keep.numel():
+                return []
+            hides.append(float(weights[..., ~keep].abs().max()) < 1e-12)
+        out += [s.path for s, h in zip(stack, hides) if not h] if any(hides) else []
+    return out
 
 
 def _from_site(site: Site, plain: Site, keep: Tensor) -> tuple[str | None, str] | None:

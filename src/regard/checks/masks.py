@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -55,8 +56,24 @@ def leak(case: Case, call: Call, use: MaskUse, size: float = 1.0, *, train: bool
     return case.difference(after[rows], before[rows]), case.difference(after, before)
 
 
+def named_mask(case: Case, text: str) -> MaskUse | None:
+    """The mask argument that a text names as a whole word."""
+    return next((m for m in case.masks if re.search(rf"\b{re.escape(m.parameter)}\b", text)), None)
+
+
 def flipped(use: MaskUse) -> MaskUse:
     return replace(use, polarity="drop" if use.polarity == "keep" else "keep")
 
 
-__all__ = ["PER_ITEM", "call_for", "flipped", "keep_pattern", "leak", "mask_uses", "masked", "real_rows", "replaced"]
+__all__ = [
+    "PER_ITEM",
+    "call_for",
+    "flipped",
+    "keep_pattern",
+    "leak",
+    "mask_uses",
+    "masked",
+    "named_mask",
+    "real_rows",
+    "replaced",
+]

@@ -24,6 +24,7 @@ class Finding:
     message: str
     kind: str | None = None  # the slug of the likely cause; None where only the symptom is known
     where: str | None = None
+    module: str | None = None  # the part of a model where it comes in: "layers.2.attn"
     measured: Any = None
     allowed: Any = None
     example: str | None = None

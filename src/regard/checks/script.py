@@ -12,7 +12,7 @@ from regard.checks.build import DuckConfig
 from regard.checks.call import Call
 from regard.checks.case import Case, Verdict
 from regard.checks.mask_use import HIDE, MaskUse
-from regard.checks.masks import call_for, keep_pattern
+from regard.checks.masks import call_for, keep_pattern, named_mask
 
 BODIES = {
     "ATT301": "moved = {x}.clone()\nmoved{rest} = torch.randn_like(moved{rest})\na, b = call({x}={x}), call({x}=moved)\nprint('item 0 changes by', (a{first} - b{first}).abs().max().item())",
@@ -72,7 +72,7 @@ def write_script(case: Case, code: str, verdict: Verdict, target: str) -> str | 
 
 
 def _use(case: Case, verdict: Verdict, code: str) -> MaskUse | None:
-    named = next((m for m in case.masks if m.parameter in verdict.message), None)
+    named = named_mask(case, verdict.message)
     return named or (case.masks[0] if case.masks and code not in BODIES else None)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from regard.checks.case import Case, Verdict
-from regard.checks.cross_talk import cause_of_cross_talk
-from regard.checks.influence import replace_token
+from regard.checks.cross_talk import cause_of_cross_talk, change_by_others
 from regard.checks.rule import rule
 
 
@@ -25,14 +24,7 @@ def batch_independence(case: Case) -> Verdict | None:
     case.need(case.call.sources[case.call.query].batch > 1, "the call runs for one item at a time only")
     case.need_determinism()
     batch, base = case.base
-    moved = {n: x.clone() for n, x in batch.items()}
-    for x in moved.values():
-        for b in range(1, x.shape[0]):
-            for t in range(x.shape[1]):
-                replace_token(x, b, t, number=b * 100 + t)
-    out = case.run(moved)
-    size = max(float(base.abs().max()), 1e-12)
-    change = float((out[0] - base[0]).abs().nan_to_num(0).max()) / size
+    change = change_by_others(case)
     if change <= case.big:
         return None
     kind, cause, fix = cause_of_cross_talk(case)

@@ -99,10 +99,12 @@ CAUSES = {
     "window-symmetric": "the window reaches as far ahead as back",
     "double-softmax": "a second softmax gives hidden keys weight again",
     "causal-missing": "the mask is built and not applied, or only on one path",
+    "causal-off-by-one": "the hidden triangle begins at diagonal 2 instead of 1 (or the kept one ends at 1 instead of 0)",
 }
 FIXES = {
     "future-leak-nonattention": "normalise over channels, or cumulatively over time",
     "window-symmetric": "keep = (gap >= 0) & (gap < window)",
     "double-softmax": "mask again before the second softmax, or drop it",
     "causal-missing": "pass the mask (or is_causal=True) on every path",
+    "causal-off-by-one": "triu(diagonal=1) hides the future; tril(diagonal=0) keeps past and self",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from regard.checks.case import Case, Verdict
+from regard.checks.cross_talk import change_by_others
 from regard.checks.masks import keep_pattern, mask_uses, masked
 from regard.checks.rule import rule
 
@@ -22,6 +23,9 @@ def mask_of_other_items(case: Case) -> list[Verdict]:
     """
     out = []
     for use, call in mask_uses(case, per_item=True):
+        case.need(
+            change_by_others(case) <= case.big, "items see each other without a mask too (see batch_independence)"
+        )
         batch = case.sample(1, call=call)
         if batch[use.source].shape[0] < 2:
             continue
