@@ -35,7 +35,13 @@ VISION = {  # module:Class -> (constructor arguments, declaration)
     "neighborhood:NeighborhoodAttention2D": ({"channels": 16, "num_heads": 2, "kernel_size": 3}, IMAGE),
     "swin_block:SwinBlock": ({"channels": 16, "num_heads": 2, "window_size": 4, "shift": None}, IMAGE),
 }
-QUICK = ("attention causal", "cross-attention", "squeeze_excitation:SqueezeExcitation", "attention with dropout")
+QUICK = (
+    "attention causal",
+    "cross-attention",
+    "squeeze_excitation:SqueezeExcitation",
+    "attention with dropout",
+    "linear causal",
+)
 
 ASKED: dict[
     tuple[str, str], str

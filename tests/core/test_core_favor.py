@@ -62,6 +62,18 @@ def test_keys_of_very_different_length_neither_overflow_nor_vanish():
     assert torch.allclose(linear.full(query, key, value, features)[:, :, -1], output[:, :, -1], atol=1e-4)
 
 
+def test_scores_beyond_what_features_can_hold_give_finite_rows():
+    features = partial(random_features, directions=draw_directions(16, 8, generator=seeded(4)), scale=8**-0.5)
+    query, key, value = (torch.randn(1, 2, 200, 8, generator=seeded(s)) for s in (1, 2, 3))
+    for size in (3.0, 10.0, 100.0, 1e4):
+        for output in (
+            linear.full(size * query, size * key, value, features),
+            linear.causal(size * query, size * key, value, features)[0],
+        ):
+            assert output.isfinite().all()
+            assert output.abs().max() <= value.abs().max() * 1.001  # rows are means of values, or 0
+
+
 def test_no_directions_are_refused():
     with pytest.raises(ShapeError, match="at least one direction and one channel, got 0 and 8"):
         draw_directions(0, 8)

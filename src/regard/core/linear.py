@@ -255,9 +255,12 @@ def _nothing(keys: Tensor, valued: Tensor, exponent: Tensor | None) -> State:
 
 
 def _divided(sums: Tensor) -> Tensor:
-    """(..., V) to (..., Dv): the sum of values over the sum of ones; 0, and no gradient, where that is 0."""
+    """(..., V) to (..., Dv): the sum of values over the sum of ones; 0, and no gradient, where that is 0 or subnormal.
+
+    A subnormal sum has few bits left, and its reciprocal overflows.
+    """
     total = sums[..., -1:]
-    nothing = total == 0.0
+    nothing = total.abs() < torch.finfo(total.dtype).tiny
     return sums[..., :-1] * total.masked_fill(nothing, 1.0).reciprocal().masked_fill(nothing, 0.0)
 
 

@@ -115,6 +115,8 @@ def _judge(found: Influence, length: int | None, sites: list[Site]) -> Verdict |
     unread = set((~found.sees.any(0)).nonzero().flatten().tolist())
     if not none and set(blind) <= unread:
         return None  # those tokens influence no output at all: a stride that does not divide, not a wrong place
+    if n > 2 and blind == [1] and found.sees[1].nonzero().flatten().tolist() == [0]:
+        return None  # shared queries and keys see themselves only if nothing else: one key has weight 1, whoever asks
     tail = none == list(range(n - len(none), n)) and len(none) < n and len(none) > 0
     if len(none) == n:
         return Verdict(
