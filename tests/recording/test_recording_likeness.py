@@ -99,3 +99,17 @@ def test_what_cannot_be_compared_is_refused(cap):
         sizes.model(torch.randn(1, 2, 9, 4))
     with pytest.raises(CaptureError, match="different sizes"):
         map_distances(sizes.records)
+
+
+def test_the_fast_path_of_an_encoder_layer_tells_what_the_slow_path_tells():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(E, H, 32, batch_first=True).eval()
+    x = torch.randn(2, T, E, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad(), regard.capture(layer) as fast:
+        layer(x)
+    with regard.capture(layer) as slow:
+        layer(x)
+    assert [r.source for r in fast.records + slow.records] == ["native_mha"] * 2 + ["fused"] * 2
+    for one, other in zip(fast.records, slow.records, strict=True):
+        assert torch.allclose(one.output_cosine, other.output_cosine, atol=1e-5)
+        assert torch.allclose(one.scores["output"], other.scores["output"], atol=1e-5)

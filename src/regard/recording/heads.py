@@ -178,8 +178,11 @@ def _has_cache_name(site: Site) -> bool:
 
 def output_projection(attention: Attention) -> Tensor | None:
     """W_O, (E, H * Dv), of the module that ran the attention, by the usual names."""
+    owner = attention.site.innermost
+    if attention.site.kind == "native_mha":  # the fast path of an encoder layer is one operator of the whole layer
+        owner = getattr(owner, "self_attn", owner)
     for name in ("o_proj", "out_proj", "proj", "c_proj", "to_out", "dense", "o"):
-        layer = getattr(attention.site.innermost, name, None)
+        layer = getattr(owner, name, None)
         layer = layer[0] if isinstance(layer, torch.nn.Sequential) and len(layer) else layer
         weight = getattr(layer, "weight", None)
         if isinstance(weight, Tensor) and weight.dim() == 2:

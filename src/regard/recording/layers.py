@@ -20,7 +20,7 @@ from regard.recording.scores import output_share
 from regard.recording.selfcheck import disagreement
 from regard.recording.summary import Summary
 from regard.recording.summary_blocks import add_in_blocks, in_blocks
-from regard.recording.weighing import mask_digest, tiles_of
+from regard.recording.weighing import mask_digest, outputs, tiles_of
 
 
 @dataclass
@@ -141,12 +141,18 @@ class Layers:
         track.rows += [(record.queries + i, row) for i, row in exact.items()]
         if whole is not None:
             track.full.append(whole)
-        if attention.output is not None and record.steps == 0:
-            output, project = attention.output[sample].detach().cpu(), output_projection(attention)
+        if record.steps == 0:
+            self._outputs(track, attention, sample, heads)
+        record.queries, record.keys, record.steps = record.queries + T, max(record.keys, first + S), record.steps + 1
+
+    def _outputs(self, track: Track, attention: Attention, sample: int, heads: list[int]) -> None:
+        """What each head adds to the model, and how alike that is."""
+        output = outputs(attention, sample)
+        if output is not None:
+            project = output_projection(attention)
             track.share = output_share(output[heads], project)
             cosine = output_cosine(output, project)
             track.cosine = None if cosine is None else cosine[heads][:, heads]
-        record.queries, record.keys, record.steps = record.queries + T, max(record.keys, first + S), record.steps + 1
 
     def _chosen(self, record: Record, T: int) -> list[int]:
         """Queries of this call to keep exactly, counted within the call."""
