@@ -320,3 +320,27 @@ class TwoModes(nn.Module):
 
 def test_a_mask_of_the_other_mode_is_a_question():
     assert said(TwoModes(), "ATT105") == [("ATT105", "question")]
+
+
+class KeptForEval(nn.Module):
+    """The bias that eval uses is looked up once, without gradients, when the mode changes; training looks it up each time."""
+
+    def __init__(self, dim=32, length=8):
+        super().__init__()
+        self.qkv, self.table = nn.Linear(dim, 3 * dim), nn.Parameter(torch.zeros(2 * length - 1))
+        self.register_buffer("index", torch.arange(length)[:, None] - torch.arange(length) + length - 1)
+
+    @torch.no_grad()
+    def train(self, mode: bool = True):
+        super().train(mode)
+        self.kept = None if mode else self.table[self.index]
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).chunk(3, -1)
+        bias = self.table[self.index] if self.training else self.kept
+        return (q @ k.mT * x.shape[-1] ** -0.5 + bias).softmax(-1) @ v
+
+
+def test_a_table_that_is_kept_for_eval_gets_its_gradient_in_training():
+    assert said(KeptForEval(), "ATT701") == []

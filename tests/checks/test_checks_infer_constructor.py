@@ -149,3 +149,20 @@ def test_named_arguments_win_and_unknown_ones_are_refused():
     assert build(Plain, {"num_heads": 2})[1]["num_heads"] == 2
     with pytest.raises(TargetError, match="has no argument 'heads'"):
         build(Plain, {"heads": 2})
+
+
+class Broken(nn.Module):
+    """Runs only with the switch on, as packages do whose other path was never tried."""
+
+    def __init__(self, causal_mask=False, use_fast=False, num_classes=1000, activation=None):
+        super().__init__()
+        self.use_fast, self.num_classes, self.activation = use_fast, num_classes, activation
+
+
+def test_switches_are_tried_the_other_way_and_layers_that_are_none_and_large_counts_are_replaced():
+    made = [m for m, _ in builds(Broken)]
+    assert any(m.use_fast for m in made)
+    assert any(m.activation is nn.GELU and m.num_classes == 1000 for m in made)
+    assert any(m.num_classes < 10 for m in made)
+    assert not made[0].use_fast
+    assert made[0].activation is None

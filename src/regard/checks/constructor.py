@@ -30,13 +30,16 @@ ONE_SIDE = re.compile(r"(.*_)?([hw]|height|width|[hw]_s)")
 WHOLE = re.compile(
     r"layer_?drop|drop_?path|drop_?layer|stochastic|tokens?_drop|drop_?tokens?|drop_for"
 )  # drops more than weights
+FLIPS = 3  # switches that are tried the other way, when nothing runs as it is
+MANY = 64  # a default count above this (classes, buckets) is made small
 SIBLINGS = 3  # classes of the same module that are tried for a parameter that wants a module
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One set of sizes. `optional`: which defaults are replaced: "none", "dropout" (so that dropout faults can show) or
-    "all" (windows, sizes, norms). `unknown`: what a parameter gets whose name and annotation say nothing."""
+    """One set of sizes. `optional`: which defaults are replaced: "none", "dropout" (so that dropout faults can show), "calls"
+    (layers that are None and get called), "all" (windows, sizes, norms) or "flip 0" ... (one switch the other way).
+    `unknown`: what a parameter gets whose name and annotation say nothing."""
 
     width: int = WIDTH
     heads: int = HEADS
@@ -49,8 +52,9 @@ PLANS = (
     Plan(), Plan(optional="none"), Plan(grid=8), Plan(grid=8, optional="none"),
     Plan(unknown="literal 0"), Plan(grid=8, unknown="literal 0"), Plan(unknown="literal 1"), Plan(unknown="module"), Plan(grid=8, unknown="small"), Plan(unknown="none"),
     *(Plan(unknown=f"sibling {i}") for i in range(SIBLINGS)),
-    Plan(optional="all"), Plan(grid=8, optional="all"),
+    Plan(optional="calls"), Plan(optional="all"), Plan(grid=8, optional="all"),
     Plan(width=64, grid=8, optional="all"), Plan(width=64), Plan(width=64, optional="none"), Plan(width=64, grid=8), Plan(width=64, heads=8, grid=8), Plan(width=256, heads=8, grid=8),
+    *(Plan(optional=f"flip {i}") for i in range(FLIPS)),
 )  # fmt: skip
 
 
@@ -120,6 +124,10 @@ def _annotations(obj: Any) -> dict[str, Any]:
 def _arguments(obj: Any, parameters: list[inspect.Parameter], types: dict[str, Any], plan: Plan) -> dict[str, Any]:
     """Required arguments by role; those with a default as far as the plan says."""
     out: dict[str, Any] = {}
+    switches = [p.name for p in parameters if isinstance(p.default, bool)]
+    if plan.optional.startswith("flip") and int(plan.optional[-1]) < len(switches):
+        name = switches[int(plan.optional[-1])]
+        out[name] = not next(p.default for p in parameters if p.name == name)
     for p in parameters:
         role = constructor_role(p.name)
         if p.default is p.empty:
@@ -131,7 +139,7 @@ def _arguments(obj: Any, parameters: list[inspect.Parameter], types: dict[str, A
             and not WHOLE.search(p.name)
         ):
             out[p.name] = p.default or SIZES["dropout"]
-        elif plan.optional == "all":
+        elif plan.optional == "all" or (plan.optional == "calls" and p.default is None and role is None):
             out |= _replaced(p, role, plan)
     return out
 
@@ -149,6 +157,8 @@ def _replaced(p: inspect.Parameter, role: str | None, plan: Plan) -> dict[str, A
         and role in ("window", "width", "length", "grid", "num_heads")
     ):
         return {p.name: {"width": plan.width, "num_heads": plan.heads}.get(role, 8 if role == "grid" else SIZES[role])}
+    if type(p.default) is int and role == "count" and p.default > MANY:
+        return {p.name: SIZES[role]}
     return {}
 
 
