@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
@@ -24,6 +24,7 @@ from regard.recipes.checkpoint import read_tensors
 from regard.recipes.plan import Plan, Work
 
 CONFIG = "config.json"
+M = TypeVar("M", bound=nn.Module)
 
 
 @dataclass
@@ -107,7 +108,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def weights_into(model: nn.Module, folder: Path) -> nn.Module:
+def weights_into(model: M, folder: Path) -> M:
     """The model with the best weights of a run, in eval mode.
 
     Raises:

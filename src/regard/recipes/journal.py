@@ -61,7 +61,10 @@ class Journal:
         """Since it was opened."""
         return time.perf_counter() - self._begun
 
-    def close(self) -> None:
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
         """Close file, bar and board."""
         for each in (self._file, self._board):
             if each is not None:

