@@ -166,3 +166,20 @@ def test_switches_are_tried_the_other_way_and_layers_that_are_none_and_large_cou
     assert any(m.num_classes < 10 for m in made)
     assert not made[0].use_fast
     assert made[0].activation is None
+
+
+class Sided(nn.Module):
+    """Unpacks its sizes, multiplies by a factor and asks a switch: none of these is a width or an activation."""
+
+    def __init__(self, q_size, kv_size, range_factor, no_offset):
+        super().__init__()
+        self.q_h, self.q_w = q_size
+        self.kv_h, self.kv_w = kv_size
+        self.area, self.moves = self.q_h * range_factor, not no_offset
+
+
+def test_what_is_unpacked_is_a_pair_a_factor_is_no_activation_and_a_switch_is_off():
+    made, arguments = build(Sided)
+    assert len(arguments["q_size"]) == len(arguments["kv_size"]) == 2
+    assert isinstance(made.area, int)
+    assert arguments["no_offset"] is False

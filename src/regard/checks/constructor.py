@@ -30,6 +30,8 @@ ONE_SIDE = re.compile(r"(.*_)?([hw]|height|width|[hw]_s)")
 WHOLE = re.compile(
     r"layer_?drop|drop_?path|drop_?layer|stochastic|tokens?_drop|drop_?tokens?|drop_for"
 )  # drops more than weights
+ACTIVATION = re.compile(r"(^|_)act")  # no factor
+FLAG = re.compile(r"(use|no|with|without|is|has|fixed|enable|disable|do|add)_")  # says yes or no
 FLIPS = 3  # switches that are tried the other way, when nothing runs as it is
 MANY = 64  # a default count above this (classes, buckets) is made small
 SIBLINGS = 3  # classes of the same module that are tried for a parameter that wants a module
@@ -149,8 +151,8 @@ def _replaced(p: inspect.Parameter, role: str | None, plan: Plan) -> dict[str, A
     if p.default is None and role in ("window", "length", "grid", "layers"):
         return {p.name: SIZES[role]}
     if p.default is None:
-        callables = {"norm": nn.LayerNorm, "act": nn.GELU}
-        return next(({p.name: c} for word, c in callables.items() if word in p.name), {})
+        layers = ((re.compile("norm"), nn.LayerNorm), (ACTIVATION, nn.GELU))
+        return next(({p.name: layer} for word, layer in layers if word.search(p.name)), {})
     if (
         isinstance(p.default, int)
         and not isinstance(p.default, bool)
@@ -165,7 +167,10 @@ def _replaced(p: inspect.Parameter, role: str | None, plan: Plan) -> dict[str, A
 def _required(obj: Any, p: inspect.Parameter, types: dict[str, Any], plan: Plan) -> Any:
     role = constructor_role(p.name)
     hint = types.get(p.name, p.annotation)
-    pair = "uple" in str(hint) or typing.get_origin(hint) in (tuple, list)
+    two = unpacked(obj, p.name) == 2
+    pair = two or "uple" in str(hint) or typing.get_origin(hint) in (tuple, list)
+    if two and role not in ("window", "length"):
+        role = "grid"  # the two sides of a map
     if role == "grid":
         return (8, 8) if pair else SIZES["grid"] if ONE_SIDE.fullmatch(p.name) else plan.grid
     if role == "window":
@@ -198,8 +203,10 @@ def _unknown(obj: Any, p: inspect.Parameter, plan: Plan) -> Any:
         return DuckConfig({})
     if "norm" in p.name:
         return nn.LayerNorm
-    if "act" in p.name:
+    if ACTIVATION.search(p.name):
         return nn.GELU
+    if FLAG.match(p.name):
+        return plan.unknown == "module"
     if "mask" in p.name or plan.unknown == "none":
         return None
     if p.name == "fn" or plan.unknown == "module":
@@ -209,15 +216,28 @@ def _unknown(obj: Any, p: inspect.Parameter, plan: Plan) -> Any:
     return 2 if plan.unknown == "small" else plan.width
 
 
+def _tree(obj: Any) -> ast.AST:
+    """The source of a constructor or function; an empty tree where there is none."""
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(obj.__init__ if inspect.isclass(obj) else obj)))
+    except (OSError, TypeError, SyntaxError):
+        return ast.Module(body=[], type_ignores=[])
+
+
+def unpacked(obj: Any, name: str) -> int:
+    """Into how many names a constructor unpacks a parameter: 2 for `h, w = size`, 0 where it does not."""
+    for node in ast.walk(_tree(obj)):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id == name:
+            for target in node.targets:
+                if isinstance(target, ast.Tuple):
+                    return len(target.elts)
+    return 0
+
+
 def literals(obj: Any, name: str) -> list[Any]:
     """The constants that a constructor compares a parameter with: what its author expects there."""
-    function = obj.__init__ if inspect.isclass(obj) else obj
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError, SyntaxError):
-        return []
     found: list[Any] = []
-    for node in ast.walk(tree):
+    for node in ast.walk(_tree(obj)):
         if isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and node.left.id == name:
             for other in node.comparators:
                 parts = other.elts if isinstance(other, (ast.Tuple, ast.List, ast.Set)) else [other]
