@@ -1,5 +1,6 @@
 """Weights between frameworks, verified; the first place where two models part; export."""
 
+from regard.convert.align import Alignment as Alignment, align as align
 from regard.convert.doors import (
     How as How,
     from_flax as from_flax,
