@@ -21,6 +21,7 @@ from regard.core.errors import BackendError, ShapeError
 from regard.core.finite import guarded
 from regard.core.mask.expression import Mask
 from regard.core.mask.structure import Structure
+from regard.core.three_axes import is_three, lifted
 from regard.core.watchers import WATCHERS
 
 
@@ -61,7 +62,7 @@ def attention(
     """Softmax attention.
 
     Args:
-        query: (B, H, T, D).
+        query: (B, H, T, D); or all three (N, T, D), one head each, with mask and bias (T, S) or (N, T, S).
         key: (B, Hkv, S, D). Query head i reads key head i // (H / Hkv).
         value: (B, Hkv, S, Dv).
         mask: A `regard.mask`, or bool (True = attend), (T, S) or 4-D, broadcastable to (B, H, T, S).
@@ -73,7 +74,7 @@ def attention(
         backend: "packed", "blocks", "window", "sdpa", "tiled" or "open"; None chooses by rule, see `explain_backend`.
 
     Returns:
-        (B, H, T, Dv), the dtype of query. A row that sees no key is 0 and has gradient 0. NaN and inf in keys and values
+        (B, H, T, Dv), or (N, T, Dv), the dtype of query. A row that sees no key is 0 and has gradient 0. NaN and inf in keys and values
         have no effect on rows from which a mask hides them, nor on the gradients of those rows; a row that sees one is
         NaN in all channels when there is a mask, and what arithmetic makes of it without one.
 
@@ -85,7 +86,11 @@ def attention(
     >>> attention(x, x, x, mask=torch.tensor([[True, False], [False, False]]))[0, 0, :, 0]
     tensor([1., 0.])
     """
-    call = prepare(query, key, value, mask=mask, bias=bias, scale=scale, softcap=softcap, sink=sink, dropout=dropout)
+    given = {"mask": mask, "bias": bias, "scale": scale, "softcap": softcap, "sink": sink, "dropout": dropout}
+    if is_three(query, key, value):
+        query, key, value, given = lifted(query, key, value, given)
+        return attention(query, key, value, **given, backend=backend)[:, 0]
+    call = prepare(query, key, value, **given)
     chosen = _forced(call, backend) if backend is not None else _first(call)
     if WATCHERS:
         return _watched(call, chosen)
@@ -105,12 +110,17 @@ def explain_backend(
     dropout: float = 0.0,
 ) -> Choice:
     """Which backend `attention` would use for these arguments, and why not the others. Computes nothing."""
-    call = prepare(query, key, value, mask=mask, bias=bias, scale=scale, softcap=softcap, sink=sink, dropout=dropout)
+    given = {"mask": mask, "bias": bias, "scale": scale, "softcap": softcap, "sink": sink, "dropout": dropout}
+    three = is_three(query, key, value)
+    if three:
+        query, key, value, given = lifted(query, key, value, given)
+    call = prepare(query, key, value, **given)
     refusals = {backend.name: backend.refuses(call) or backend.slower(call) for backend in BACKENDS}
     chosen = _first(call)
     reasons = {name: reason for name, reason in refusals.items() if reason is not None}
     dropped = ["mask dropped: it hides nothing in this call"] if mask is not None and call.mask is None else []
-    return Choice(chosen.name, reasons, (*dropped, *chosen.repairs(call)))
+    heads = ["query, key and value of three axes get one for their one head"] if three else []
+    return Choice(chosen.name, reasons, (*heads, *dropped, *chosen.repairs(call)))
 
 
 def attention_weights(
@@ -135,7 +145,11 @@ def attention_weights(
     Returns:
         (B, h, t, S), the dtype of query. A row that sees no key is 0; with a sink rows sum to less than 1.
     """
-    call = prepare(query, key, key, mask=mask, bias=bias, scale=scale, softcap=softcap, sink=sink)
+    given = {"mask": mask, "bias": bias, "scale": scale, "softcap": softcap, "sink": sink}
+    if is_three(query, key, key):
+        query, key, _, given = lifted(query, key, key, given)
+        return attention_weights(query, key, **given, queries=queries, heads=heads)[:, 0]
+    call = prepare(query, key, key, **given)
     rows = _indices("queries", queries, query.shape[2], query.device)
     chosen = _indices("heads", heads, query.shape[1], query.device)
     return guarded(lambda call: softmax_weights(call).to(query.dtype), _narrowed(call, rows, chosen))

@@ -6,7 +6,7 @@ Rows are computed a tile at a time in float32 (`core.tiles`) and thrown away; no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from regard.core.attention import attention
 from regard.core.call import Call, prepare
 from regard.core.errors import ShapeError
 from regard.core.mask.expression import Mask
+from regard.core.three_axes import is_three, lifted
 from regard.core.tiles import TILE_BYTES, Tile, row_tiles
 
 
@@ -64,6 +65,10 @@ def attention_statistics(
         ShapeError: `top` is negative or larger than S; and what `attention` raises.
     """
     given = {"mask": mask, "bias": bias, "scale": scale, "softcap": softcap, "sink": sink}
+    if is_three(query, key, value):
+        query, key, value, given = lifted(query, key, value, given)
+        four = attention_statistics(query, key, value, **given, top=top, tile_bytes=tile_bytes)
+        return replace(four, **{name: x[:, 0] for name, x in vars(four).items() if x is not None})
     call = prepare(query, key, value, **given)
     B, H, T, S = call.sizes
     if not 0 <= top <= S:
