@@ -57,7 +57,7 @@ def read_pictures(path: str | Path, *, side: int | None = None) -> PictureSplits
         if image.shape != first[1]:
             raise DataError(
                 f"{name} is {image.shape[2]} x {image.shape[1]} pixels and {first[0]} is {first[1][2]} x {first[1][1]}; "
-                "scale them to one size with --side 32"
+                "scale them to one size with --set side=32"
             )
         folders = "/".join(PurePosixPath(name).parts[:-1]) + "/x"
         samples.setdefault(split_of(folders), []).append((name, PurePosixPath(name).parts[-2], image))

@@ -107,5 +107,5 @@ def _misplaced(which: str, text: str, start: int, context: str, places: list[int
     where = f"it stands at {places[0]}" if places else "it does not occur in the context"
     return (
         f"{which}: the answer {text[:40]!r} is not at character {start} of its context, where {there!r} is; {where}. "
-        "--repair takes the nearest place, and leaves out answers that stand nowhere"
+        "--set repair=true takes the nearest place, and leaves out answers that stand nowhere"
     )

@@ -101,7 +101,7 @@ def _whole(values: np.ndarray, channels: list[str], name: str, fill: bool) -> np
         names = ", ".join(dict.fromkeys(channels[c] for c in columns[:5]))
         raise DataError(
             f"{name} has {missing.sum()} values that are missing or not finite, the first on line {rows[0] + 2}; columns: {names}. "
-            "Fill them in, or repeat the value before with --fill"
+            "Fill them in, or repeat the value before with --set fill=true"
         )
     last = np.where(missing, 0, np.arange(len(values))[:, None])
     last = np.maximum.accumulate(last, axis=0)
