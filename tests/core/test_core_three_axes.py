@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import regard
-from regard.core.errors import ShapeError
+from regard.core.errors import MaskError, ShapeError
 from regard.mask import causal, padding
 
 CLOSE = 1e-6  # float32 against float64
@@ -68,5 +68,5 @@ def test_what_would_have_to_be_guessed_is_refused():
         regard.attention(q, k[:, None], v[:, None])
     with pytest.raises(ShapeError, match=r"sink is one logit per query head, \(1,\), got \(3,\)"):
         regard.attention(q, k, v, sink=torch.zeros(3))
-    with pytest.raises(ShapeError, match=r"mask\[None\] if it is \(H, T, S\), mask\[:, None\] if it is \(B, T, S\)"):
+    with pytest.raises(MaskError, match=r"mask\[None\] if it is \(H, T, S\), mask\[:, None\] if it is \(B, T, S\)"):
         regard.attention(q[None], k[None], v[None], mask=torch.ones(N, T, S, dtype=torch.bool))
