@@ -183,3 +183,13 @@ def test_what_is_unpacked_is_a_pair_a_factor_is_no_activation_and_a_switch_is_of
     assert len(arguments["q_size"]) == len(arguments["kv_size"]) == 2
     assert isinstance(made.area, int)
     assert arguments["no_offset"] is False
+
+
+class Starts(nn.Module):
+    def __init__(self, dim: int, start: float):
+        super().__init__()
+        self.left = 1 - start
+
+
+def test_a_number_that_nothing_describes_is_neither_zero_nor_one():
+    assert build(Starts)[0].left not in (0.0, 1.0)

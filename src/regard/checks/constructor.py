@@ -186,7 +186,7 @@ def _required(obj: Any, p: inspect.Parameter, types: dict[str, Any], plan: Plan)
     by_type = {
         bool: False,
         int: plan.width if plan.unknown != "small" else 2,
-        float: 1.0,
+        float: 0.5,  # 1 - 1.0 would hide what it multiplies
         str: "",
         list: [],
         tuple: (),
