@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.core.errors import ConversionError
 
-_WORDS = {"q": "q|queries|query", "k": "k|keys|key", "v": "v|values|value"}
+_WORDS = {"q": "qs?|queries|query", "k": "ks?|keys|key", "v": "vs?|values|value"}
 _AROUND = r"^(?:(?:to|w|lin|linear|fc|proj|dense|in_proj)_?)?(?:{0})(?:_?(?:proj|projection|lin|linear|layer|dense|fc|w|attn))?$"
 _ROLES = {
     "qkv": re.compile(
@@ -22,13 +22,12 @@ _ROLES = {
     **{letter: re.compile(_AROUND.format(words), re.IGNORECASE) for letter, words in _WORDS.items()},
     "out": re.compile(
         r"^(?:(?:to|w|lin|linear|fc|c)_?)?(?:out|output|o|dense|proj|projection|unify_?heads|attention_output)"
-        r"(?:_?(?:proj|projection|lin|linear|layer|dense))?$",
+        r"(?:_?(?:proj|projection|lin|linear|layer|dense))?$|^fc$",
         re.IGNORECASE,
     ),
 }
-_LEFT_OUT = re.compile(  # what a checkpoint may hold besides: computed tables, norms and biases read elsewhere
-    r"(?:inv_freq|masked_bias|relative_position_index|causal_mask|mask|tril)$|^(?:.*\.)?bias$"
-    r"|relative_attention_bias|relative_position_bias|[qk]_?(?:layer)?norm|norm_[qk]|LayerNorm"
+_LEFT_OUT = re.compile(  # what a checkpoint may hold besides: computed tables, and the norm after the last projection
+    r"(?:inv_freq|masked_bias|relative_position_index|causal_mask|mask|tril)$|LayerNorm"
 )
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead", "nheads", "num_query_heads", "h")
 KV_HEADS = ("num_kv_heads", "num_key_value_heads", "n_kv_heads", "n_kv_head", "kv_heads")
@@ -61,7 +60,8 @@ def find_arrays(tensors: Mapping[str, Tensor], source: str, *, strict: bool = Fa
             f"{source} has no last projection that we know by name; its entries are {known_names(tensors)}; give its "
             "entries too, such as output.dense of BERT"
         )
-    extra = [path for path in tensors if path not in paths.values() and not _LEFT_OUT.search(path)]
+    unused = [path for path in tensors if path not in paths.values() and tensors[path].ndim in (1, 2)]
+    extra = [path for path in unused if not _LEFT_OUT.search(path)]  # a table of masks has more axes
     if strict and extra:
         raise ConversionError(
             f"{source} has {len(extra)} entries that are no part of an attention: {known_names(extra)}; give "
