@@ -48,8 +48,8 @@ def made(target: str) -> Any:
     """
     from torch import nn
 
+    from regard.adapt.keras_layers import is_keras
     from regard.checks.load import load
-    from regard.convert.align_record import is_keras
 
     found = load(target).obj
     if not isinstance(found, nn.Module) and not (is_keras(found) and not isinstance(found, type)):

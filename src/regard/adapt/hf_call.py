@@ -34,7 +34,15 @@ UNUSED = frozenset(  # what callers pass through and no attention reads once the
             "position_embeddings",
             "past_key_values",
         ),
-        *("past_key_value", "use_cache", "output_attentions", "output_hidden_states", "return_dict", "layer_idx"),
+        *(
+            "past_key_value",
+            "cache",
+            "use_cache",
+            "output_attentions",
+            "output_hidden_states",
+            "return_dict",
+            "layer_idx",
+        ),
         *(
             "num_items_in_batch",
             "output_router_logits",

@@ -30,6 +30,11 @@ def keras() -> Any:
     return keras
 
 
+def is_keras(model: Any) -> bool:
+    """Whether it is a Keras layer or model; on the torch backend that is a torch module too."""
+    return any(cls.__module__.split(".")[0] == "keras" for cls in type(model).__mro__)
+
+
 def find(module: Any, said: Mapping[str, Any]) -> Found:
     """Read a layer, or a mapping such as {"query": {"kernel": ..., "bias": ...}, ..., "attention_output": ...}."""
     if isinstance(module, Mapping):

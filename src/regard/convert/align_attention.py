@@ -15,7 +15,8 @@ from torch import Tensor
 
 from regard.adapt import huggingface, keras_layers, torch_modules
 from regard.adapt.found import Found
-from regard.convert.align_record import Step, is_keras
+from regard.adapt.keras_layers import is_keras
+from regard.convert.align_record import Step
 from regard.convert.align_weights import Cause, compare, same
 from regard.convert.build import layer_of, projections_of
 from regard.core.errors import RegardError

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.adapt.keras_layers import is_keras
 from regard.core.errors import ConversionError
 
 _KINDS = (  # the first that stands in the name of the class decides
@@ -65,7 +66,9 @@ def record(model: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Recor
     """
     steps: list[Step] = []
     if is_keras(model):
-        several = len(inputs) > 1 and isinstance(getattr(model, "inputs", None), list)  # a functional model wants a list
+        several = len(inputs) > 1 and isinstance(
+            getattr(model, "inputs", None), list
+        )  # a functional model wants a list
         given = [list(inputs)] if several else list(inputs)
         watch, call = _keras_watch(model, steps), lambda: model(*given, training=False, **named)
     elif isinstance(model, nn.Module):
@@ -80,11 +83,6 @@ def record(model: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Recor
                 f"{type(model).__name__} could not be run on {describe(inputs, named)}: {type(error).__name__}: {error}"
             ) from error
     return Recording(steps, [x for x in (_wide(x) for x in inputs) if x is not None], first(output))
-
-
-def is_keras(model: Any) -> bool:
-    """Whether it is a Keras layer or model; on the torch backend that is a torch module too."""
-    return any(cls.__module__.split(".")[0] == "keras" for cls in type(model).__mro__)
 
 
 def first(output: Any) -> Tensor:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.adapt.found import Adapter, Found
+from regard.adapt.keras_layers import is_keras
 from regard.adapt.layout import Projections
 from regard.convert.build import layer_of, own_mask, projections_of
 from regard.core.errors import ConversionError
@@ -170,7 +171,7 @@ def _wide(x: Tensor) -> Tensor:
 
 def _exact(module: Any) -> Any:
     """A copy in eval mode, in float32 where it was 16-bit; what is no torch module as it is."""
-    if not isinstance(module, nn.Module):
+    if not isinstance(module, nn.Module) or is_keras(module):  # a Keras layer is told to leave dropout out at the call
         return module
     module = copy.deepcopy(module).cpu().eval()
     small = any(p.dtype in (torch.float16, torch.bfloat16) for p in module.parameters())
