@@ -58,6 +58,7 @@ def case(T, S, seed, heads=4, kv_heads=2, kept=None):
     return query, key, value, None if kept is None else torch.rand(2, S, generator=generator) < kept
 
 
+every = pytest.mark.parametrize("kind", MAPS)
 kinds = st.sampled_from(sorted(MAPS))
 kept = st.sampled_from([None, 0.0, 0.5, 0.9])
 
@@ -83,7 +84,7 @@ def test_the_causal_form_equals_the_weights_written_out_at_every_remainder_of_th
     torch.testing.assert_close(output, expected, atol=EXACT, rtol=EXACT, check_stride=False)
 
 
-@pytest.mark.parametrize("kind", MAPS)
+@every
 @pytest.mark.parametrize("T", [1, 63, 64, 65, 127, 128, 129, 200])
 def test_around_the_borders_of_the_usual_chunk_the_causal_form_is_right(kind, T):
     features, phi = MAPS[kind]
@@ -92,6 +93,43 @@ def test_around_the_borders_of_the_usual_chunk_the_causal_form_is_right(kind, T)
     torch.testing.assert_close(
         output, written_out(query, key, value, phi, causal=True, keep=keep), atol=EXACT, rtol=EXACT, check_stride=False
     )
+
+
+@every
+@pytest.mark.parametrize("T", [7, 8, 9, 16, 21])
+def test_pieces_of_a_long_sequence_join_without_a_seam(kind, T, monkeypatch):
+    monkeypatch.setattr(linear, "PIECE", 8)
+    features, phi = MAPS[kind]
+    query, key, value, keep = case(T, T, seed=T, kept=0.8)
+    output, state = linear.causal(query, key, value, features, keep=keep, chunk=3)
+    expected = written_out(query, key, value, phi, causal=True, keep=keep)
+    torch.testing.assert_close(output, expected, atol=EXACT, rtol=EXACT, check_stride=False)
+    monkeypatch.setattr(linear, "PIECE", 100)
+    whole = linear.causal(query, key, value, features, keep=keep, chunk=3)[1]
+    torch.testing.assert_close(state, whole, atol=EXACT, rtol=EXACT)
+
+
+def test_without_gradients_memory_beyond_the_output_does_not_grow_with_the_length():
+    features, _ = MAPS["elu+1"]
+
+    def states(T: int) -> int:
+        """The most numbers that any tensor holds between the inputs and the output."""
+        tensors = [draws(1, 1, T, 6, seed=s, dtype=torch.float32) for s in range(3)]
+        largest = 0
+
+        class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                nonlocal largest
+                result = func(*args, **(kwargs or {}))
+                if isinstance(result, torch.Tensor) and result.shape != (1, 1, T, 6):
+                    largest = max(largest, result.numel())
+                return result
+
+        with torch.no_grad(), Watch():
+            linear.causal(*tensors, features)
+        return largest
+
+    assert states(4 * linear.PIECE) == states(8 * linear.PIECE)
 
 
 @settings(max_examples=100)
@@ -122,7 +160,7 @@ def test_the_state_is_as_large_after_a_thousand_tokens_as_after_one():
     assert isinstance(many, State)
 
 
-@pytest.mark.parametrize("kind", MAPS)
+@every
 def test_no_bit_of_a_row_depends_on_a_later_token_nor_on_a_hidden_one(kind):
     features, _ = MAPS[kind]
     query, key, value, _ = (x.float() if x is not None else None for x in case(30, 30, seed=5))
@@ -158,7 +196,7 @@ def test_rows_that_see_a_value_that_is_not_finite_are_not_finite_and_no_others(b
     assert not linear.full(query, key, value, features)[0, 2:].isfinite().all(dim=-1).any()
 
 
-@pytest.mark.parametrize("kind", MAPS)
+@every
 def test_gradients_are_right_and_zero_where_nothing_is_seen(kind):
     features, _ = MAPS[kind]
     query, key, value, _ = case(5, 5, seed=4)
@@ -219,7 +257,7 @@ def test_sixteen_bits_are_summed_in_thirty_two(dtype):
     assert (output[:, :, -1].double() - exact[:, :, -1]).abs().max() <= last_bit
 
 
-@pytest.mark.parametrize("kind", MAPS)
+@every
 def test_empty_sequences_give_empty_or_zero(kind):
     features, _ = MAPS[kind]
     query, key, value = draws(2, 4, 3, 6), draws(2, 2, 0, 6), draws(2, 2, 0, 5)

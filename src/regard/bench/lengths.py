@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from regard.bench.claims import by_hand
+from regard.bench.linear import linear_causal
 from regard.bench.timing import Step, forward, normal, seconds
 from regard.core.attention import attention
 from regard.core.mask.band import causal, sliding_window
@@ -75,6 +76,7 @@ def known_curves(quick: bool) -> dict[str, Curve]:
         Curve("fused", lambda n: _step(sdpa, n), long[:5]),
         Curve("fused, causal", lambda n: _step(lambda *x: attention(*x, mask=causal()), n), long[:5]),
         Curve("window of 256", lambda n: _step(lambda *x: attention(*x, mask=window), n), long),
+        Curve("causal linear", lambda n: _step(linear_causal(n), n), long),
         Curve("statistics", lambda n: _step(lambda *x: attention_statistics(*x).received, n), long[:4]),
         Curve("full weights", lambda n: _step(_full, n), long[:4]),
     ]

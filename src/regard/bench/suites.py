@@ -14,6 +14,7 @@ SUITES = {
     "attention": "regard.bench.attention",
     "window": "regard.bench.window",
     "decode": "regard.bench.decode",
+    "linear": "regard.bench.linear",
     "vision": "regard.bench.vision",
     "statistics": "regard.bench.weight_statistics",
     "capture": "regard.bench.capturing",

@@ -20,6 +20,9 @@ from regard.core.errors import ShapeError
 from regard.core.finite import replaced
 
 CHUNK = 64  # tokens: half as fast at 32, no faster at 128 (4 heads of 64 channels, 1,024 tokens)
+PIECE = (
+    1024  # tokens whose chunks are computed together; without gradients memory beyond the output does not grow further
+)
 
 
 class Features(NamedTuple):
@@ -95,7 +98,7 @@ def causal(
     state: State | None = None,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, State]:
-    """Query t sees the keys up to t and those in `state`. Cost O(T (C + F) Dv), memory O(T F Dv / C).
+    """Query t sees the keys up to t and those in `state`. Cost O(T (C + F) Dv).
 
     Inside a chunk the C x C weights are written out; what lies before is a state, carried from chunk to chunk. What a
     later token holds, NaN included, changes no bit of an earlier row.
@@ -110,36 +113,18 @@ def causal(
     Returns:
         (B, H, T, Dv) in the dtype of `query`, and the state behind the last token.
     """
-    H, T, G = query.shape[1], query.shape[2], key.shape[1]
+    T = query.shape[2]
+    if torch.compiler.is_compiling() or T <= PIECE:
+        return _causal(query, key, value, features, keep, state, chunk)
+    outputs = []
+    for start in range(0, T, PIECE):
+        now = slice(start, start + PIECE)
+        q, k, v = query[:, :, now], key[:, :, now], value[:, :, now]
+        output, state = _causal(q, k, v, features, None if keep is None else keep[:, now], state, chunk)
+        outputs.append(output)
+    assert state is not None
     with _no_autocast(query):
-        exact, key, value = _exact(query, key, value)
-        key, value = (x if keep is None else _hide(x, keep) for x in (key, value))
-        mark = ((key * 0.0).sum(dim=-1) + (value * 0.0).sum(dim=-1)).detach()  # (B, G, T): NaN where not finite
-        made, valued = _features(exact, replaced(key), replaced(value), features, keep)
-        C = chunks.size_of(T, chunk)
-        n = chunks.count_of(T, C)
-        R = H // G
-        rows = made.query.unflatten(1, (G, R)).transpose(2, 3).flatten(3)  # (B, G, T, R F)
-        rows = chunks.split(rows, n, C).unflatten(4, (R, -1)).flatten(3, 4)  # (B, G, n, C R, F)
-        keys, valued = chunks.split(made.key, n, C), chunks.split(valued, n, C)
-        before = _nothing(keys, valued, made.exponent) if state is None else state
-        later = torch.ones(C, C, dtype=torch.bool, device=rows.device).triu(1)[:, None]
-        scores = (rows @ keys.mT).unflatten(3, (C, R)).masked_fill(later, 0.0)  # (B, G, n, C, R, C)
-        if made.exponent is None:
-            memories, ends = _carried(before.memory, keys.mT @ valued, None), None
-            past = rows @ memories[:, :, :-1]  # (B, G, n, C R, V)
-        else:
-            stand = _Exponents(made.exponent, before, n, C)
-            scores = scores * stand.inside[:, :, :, :, None]
-            memories = _carried(before.memory, (keys * stand.of_keys[..., None]).mT @ valued, stand.ends)
-            past = (rows @ memories[:, :, :-1]).unflatten(3, (C, R)) * stand.of_rows[..., None, None]
-            past, ends = past.flatten(3, 4), stand.ends[..., -1]
-        sums = past + scores.flatten(3, 4) @ valued
-        output = chunks.joined(_divided(sums).unflatten(3, (C, R)).flatten(4), T)  # (B, G, T, R Dv)
-        output = output.unflatten(3, (R, -1)) + mark.cumsum(dim=-1)[..., None, None]
-        output = output.transpose(2, 3).flatten(1, 2)
-        after = State(memories[:, :, -1] + mark.sum(dim=-1)[..., None, None], ends)
-        return output.to(query.dtype), after
+        return torch.cat(outputs, dim=2), state
 
 
 def step(
@@ -173,6 +158,48 @@ def step(
         rows = made.query[:, :, 0].unflatten(1, (key.shape[1], -1))  # (B, G, R, F)
         output = _divided(rows @ memory).flatten(1, 2)[:, :, None]
         return output.to(query.dtype), State(memory, exponent)
+
+
+def _causal(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    features: FeatureMap,
+    keep: Tensor | None,
+    state: State | None,
+    chunk: int,
+) -> tuple[Tensor, State]:
+    """`causal`, all chunks at once."""
+    H, T, G = query.shape[1], query.shape[2], key.shape[1]
+    with _no_autocast(query):
+        exact, key, value = _exact(query, key, value)
+        key, value = (x if keep is None else _hide(x, keep) for x in (key, value))
+        mark = ((key * 0.0).sum(dim=-1) + (value * 0.0).sum(dim=-1)).detach()  # (B, G, T): NaN where not finite
+        made, valued = _features(exact, replaced(key), replaced(value), features, keep)
+        C = chunks.size_of(T, chunk)
+        n = chunks.count_of(T, C)
+        R = H // G
+        rows = made.query.unflatten(1, (G, R)).transpose(2, 3).flatten(3)  # (B, G, T, R F)
+        rows = chunks.split(rows, n, C).unflatten(4, (R, -1)).flatten(3, 4)  # (B, G, n, C R, F)
+        keys, valued = chunks.split(made.key, n, C), chunks.split(valued, n, C)
+        before = _nothing(keys, valued, made.exponent) if state is None else state
+        later = torch.ones(C, C, dtype=torch.bool, device=rows.device).triu(1)[:, None]
+        scores = (rows @ keys.mT).unflatten(3, (C, R)).masked_fill(later, 0.0)  # (B, G, n, C, R, C)
+        if made.exponent is None:
+            memories, ends = _carried(before.memory, keys.mT @ valued, None), None
+            past = rows @ memories[:, :, :-1]  # (B, G, n, C R, V)
+        else:
+            stand = _Exponents(made.exponent, before, n, C)
+            scores = scores * stand.inside[:, :, :, :, None]
+            memories = _carried(before.memory, (keys * stand.of_keys[..., None]).mT @ valued, stand.ends)
+            past = (rows @ memories[:, :, :-1]).unflatten(3, (C, R)) * stand.of_rows[..., None, None]
+            past, ends = past.flatten(3, 4), stand.ends[..., -1]
+        sums = past + scores.flatten(3, 4) @ valued
+        output = chunks.joined(_divided(sums).unflatten(3, (C, R)).flatten(4), T)  # (B, G, T, R Dv)
+        output = output.unflatten(3, (R, -1)) + mark.cumsum(dim=-1)[..., None, None]
+        output = output.transpose(2, 3).flatten(1, 2)
+        after = State(memories[:, :, -1] + mark.sum(dim=-1)[..., None, None], ends)
+        return output.to(query.dtype), after
 
 
 class _Exponents:
