@@ -64,7 +64,9 @@ def decoder(model: str, config: str, **settings: Any) -> Callable[[], Subject]:
 
 
 def gpt2() -> Subject:
-    return Subject(made("GPT2LMHeadModel", "GPT2Config", n_embd=64, n_head=4, n_layer=2, vocab_size=VOCABULARY, **IDS), padded())
+    return Subject(
+        made("GPT2LMHeadModel", "GPT2Config", n_embd=64, n_head=4, n_layer=2, vocab_size=VOCABULARY, **IDS), padded()
+    )
 
 
 def t5() -> Subject:
@@ -73,15 +75,25 @@ def t5() -> Subject:
 
 
 def bart() -> Subject:
-    sides = {f"{side}_{name}": x for side in ("encoder", "decoder") for name, x in (("layers", 2), ("attention_heads", 4))}
+    sides = {
+        f"{side}_{name}": x for side in ("encoder", "decoder") for name, x in (("layers", 2), ("attention_heads", 4))
+    }
     widths = {"encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "d_model": 64, "vocab_size": VOCABULARY}
     return Subject(made("BartModel", "BartConfig", **sides, **widths), {**padded(), "decoder_input_ids": tokens(5, 3)})
 
 
 def whisper() -> Subject:
-    sides = {f"{side}_{name}": x for side in ("encoder", "decoder") for name, x in (("layers", 2), ("attention_heads", 4))}
+    sides = {
+        f"{side}_{name}": x for side in ("encoder", "decoder") for name, x in (("layers", 2), ("attention_heads", 4))
+    }
     widths = {"encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "d_model": 64, "vocab_size": VOCABULARY, "num_mel_bins": 8}
-    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1, "max_source_positions": 10}
+    ids = {
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "decoder_start_token_id": 1,
+        "max_source_positions": 10,
+    }
     model = made("WhisperModel", "WhisperConfig", **sides, **widths, **ids)
     return Subject(model, {"input_features": numbers(B, 8, 20), "decoder_input_ids": tokens(5, 3)})
 
@@ -119,7 +131,9 @@ RUN: dict[str, Callable[[], Subject]] = {  # architectures in which ours must co
     "mixtral (experts)": decoder("MixtralModel", "MixtralConfig", **EXPERTS, **WINDOW),
     "qwen2 (window)": decoder("Qwen2Model", "Qwen2Config", use_sliding_window=True, **MIXED),
     "qwen3 (norms)": decoder("Qwen3Model", "Qwen3Config"),
-    "gemma2 (softcap)": decoder("Gemma2Model", "Gemma2Config", query_pre_attn_scalar=16, attn_logit_softcapping=5.0, **MIXED),
+    "gemma2 (softcap)": decoder(
+        "Gemma2Model", "Gemma2Config", query_pre_attn_scalar=16, attn_logit_softcapping=5.0, **MIXED
+    ),
     "gemma3 (window)": decoder("Gemma3TextModel", "Gemma3TextConfig", query_pre_attn_scalar=16, **MIXED),
     "gpt_oss (sinks)": decoder("GptOssModel", "GptOssConfig", **EXPERTS, **MIXED),
     "t5 (bias)": t5,
@@ -131,7 +145,9 @@ RUN: dict[str, Callable[[], Subject]] = {  # architectures in which ours must co
 
 
 def bloom() -> Subject:
-    return Subject(made("BloomModel", "BloomConfig", hidden_size=64, n_head=4, n_layer=2, vocab_size=VOCABULARY), padded())
+    return Subject(
+        made("BloomModel", "BloomConfig", hidden_size=64, n_head=4, n_layer=2, vocab_size=VOCABULARY), padded()
+    )
 
 
 def xlnet() -> Subject:

@@ -48,8 +48,8 @@ class Used:
             self.undo()
             raise
         self._count = Count(model)
-        for root in roots:
-            self._handles += [root.register_forward_hook(self._first_forward)]
+        for holder in _holders(model, roots):
+            self._handles += [holder.register_forward_hook(self._first_forward)]
 
     @property
     def mask(self) -> Mask | None:
@@ -168,6 +168,12 @@ def _roots(model: Any) -> list[Any]:
             "any PyTorch model"
         )
     return roots
+
+
+def _holders(model: nn.Module, roots: list[Any]) -> list[nn.Module]:
+    """The roots and what they lie in: a holder may call `root.forward`, which runs no hook of the root."""
+    inside = {id(root) for root in roots}
+    return [module for module in model.modules() if any(id(part) in inside for part in module.modules())]
 
 
 def _implementations(roots: list[Any]) -> list[tuple[Any, Any]]:

@@ -41,6 +41,14 @@ class ConversionError(RegardError, ValueError):
     """Weights that cannot be read, do not fit, or do not compute the same after they were converted."""
 
 
+class AdaptError(RegardError, ValueError):
+    """A model of another library in which our attention cannot stand, or did not run."""
+
+
+class ParallelError(RegardError, RuntimeError):
+    """Processes that do not go together, or one that did not answer."""
+
+
 class BenchError(RegardError, ValueError):
     """A measurement that was asked for and does not exist."""
 
