@@ -46,12 +46,12 @@ class Settings:
     depth: int = 1
     stem_stride: int = 2
     side: int = 0
-    limit: int = 10_000
+    limit: int = 12_000
     flip: bool = True
     batch: int = 128
-    steps: int = 300
-    evaluate: int = 150
-    lr: float = 0.004
+    steps: int = 400
+    evaluate: int = 200
+    lr: float = 0.008
     weight_decay: float = 0.02
 
 
@@ -139,10 +139,10 @@ def prepare(settings: Settings, data: str | None, seed: int) -> Job:
     images, labels = torch.from_numpy(train.images), torch.from_numpy(train.labels)
 
     def collate(indices: Tensor) -> Batch:
-        batch = scaled(images[indices], about)
+        batch = images[indices]
         if settings.flip and images.shape[-1] >= SMALL:
             batch = _moved(batch)
-        return Batch((batch, labels[indices]), len(indices))
+        return Batch((scaled(batch, about), labels[indices]), len(indices))
 
     torch.manual_seed(seed)
     work = Work(
@@ -203,7 +203,7 @@ def _read(settings: Settings, data: str | None) -> PictureSplits:
 
 
 def _moved(batch: Tensor) -> Tensor:
-    """Half of the images mirrored; all moved by up to two pixels."""
+    """Half of the images mirrored; all moved by up to two pixels, with black (byte 0) coming in."""
     mirrored = torch.where((torch.rand(len(batch)) < 0.5)[:, None, None, None], batch.flip(3), batch)
     down, right = torch.randint(0, 5, (2,)).tolist()
     height, width = batch.shape[2:]
