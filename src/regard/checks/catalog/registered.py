@@ -13,10 +13,10 @@ from regard.checks.rule import rule
 
 @rule("ATT705", kinds=("unregistered-parameters",))
 def registered(case: Case) -> Verdict | None:
-    """Layers and trainable tensors are reachable by parameters().
+    """Layers and trainable tensors are reachable by parameters(), and stay the same objects when the module is called.
 
     What goes wrong: layers are kept in a plain list or dict; a tensor with requires_grad is an attribute and no
-    nn.Parameter.
+    nn.Parameter; the forward puts a new nn.Parameter in place of the old one.
     Why it matters: the optimizer does not see them, to(device) does not move them, state_dict does not save them.
 
     Bad:
@@ -45,7 +45,29 @@ def registered(case: Case) -> Verdict | None:
                     cause=f"a plain {type(value).__name__} holds them",
                     fix="nn.ModuleList, nn.ModuleDict or nn.Parameter",
                 )
-    return None
+    return _exchanged(case)
+
+
+def _exchanged(case: Case) -> Verdict | None:
+    """A parameter that is another object after a call: the first call may make what was not there, no later one may."""
+    module = case.subject.instance(fresh=True)
+    batch = case.sample()
+    case.run(batch, module=module)
+    before = dict(module.named_parameters())
+    case.run(batch, module=module)
+    new = [n for n, p in module.named_parameters() if n in before and p is not before[n]]
+    if not new:
+        return None
+    return Verdict(
+        "error",
+        f"every call puts a new parameter in place of {', '.join(new[:3])}: the optimizer goes on with the old one, which is used no more",
+        kind="unregistered-parameters",
+        measured=len(new),
+        allowed=0,
+        example="two calls",
+        cause="nn.Parameter(...) in the forward",
+        fix="keep the parameter, and compute what the forward needs into a local variable",
+    )
 
 
 def _items(value: Any) -> Iterator[Any]:
