@@ -37,7 +37,7 @@ def cache_cause(
 
 def _kind(case: Case, batch: Batch, results: dict[tuple[int, ...], float], big: float) -> tuple[str | None, str]:
     full = _watched(case, [batch])[0]
-    singles = _watched(case, chunks(batch, [1] * 8))
+    singles = _watched(case, chunks(case.call, batch, [1] * 8))
     if not full or not all(singles):
         return None, "the cached path computes something else (no attention was seen inside)"
     site, steps = full[0], [s[0] for s in singles]
@@ -48,7 +48,7 @@ def _kind(case: Case, batch: Batch, results: dict[tuple[int, ...], float], big: 
         return wrong
     single_ok = all(d <= big for p, d in results.items() if all(n == 1 for n in p))
     if single_ok:
-        return _multi(_watched(case, chunks(batch, [4, 4])), results)
+        return _multi(_watched(case, chunks(case.call, batch, [4, 4])), results)
     return _step(site, steps, keys)
 
 

@@ -6,7 +6,8 @@ above `BIG` they differ; between the two nothing is said.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import copy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -121,6 +122,14 @@ class Case:
             return 0.0
         size = max(float(a[finite].abs().max()), float(b[finite].abs().max()), 1e-12)
         return float((a[finite] - b[finite]).abs().max()) / size
+
+    def in_float32(self) -> Case:
+        """The same case in float32: a finite minimum of float64 is infinite there, and some softmaxes compute in float32."""
+        subject = copy.copy(self.subject)
+        subject.dtype = torch.float32
+        return replace(
+            self, subject=subject, facts={k: self.facts[k] for k in ("causal", "init", "finite") if k in self.facts}
+        )
 
     def need(self, condition: bool, reason: str) -> None:
         if not condition:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.checks.call import Call
 from regard.checks.case import Batch, Case
+from regard.checks.influence import influence
 from regard.checks.subject import as_dtype, clone, invoke, untouched_globals
 
 RESET = (
@@ -181,11 +182,18 @@ def open_stream(case: Case, use: CacheUse | None = None) -> Stream:
     return stream
 
 
-def chunks(batch: Batch, sizes: list[int]) -> list[Batch]:
-    """The tokens cut along the sequence."""
+def runs_forward(case: Case) -> bool:
+    """Does no output see a later token of its own stream, so that pieces can equal the whole?"""
+    if not case.call.is_cross:
+        return bool(case.facts.get("causal"))
+    return case.call.follows and influence(case, source=case.call.query).causal
+
+
+def chunks(call: Call, batch: Batch, sizes: Sequence[int]) -> list[Batch]:
+    """The queries' tokens cut along the sequence; a context is handed over whole each time."""
     out, at = [], 0
     for n in sizes:
-        out.append({k: x[:, at : at + n] for k, x in batch.items()})
+        out.append({k: x[:, at : at + n] if k == call.query else x for k, x in batch.items()})
         at += n
     return out
 
@@ -193,8 +201,9 @@ def chunks(batch: Batch, sizes: list[int]) -> list[Batch]:
 def _remembers(case: Case, use: CacheUse) -> bool:
     """Does the second chunk react to the first, and does it run with a first chunk of several tokens?"""
     batch = case.sample(5)
-    first, second = chunks(batch, [3, 1])
-    other = {k: x + 0.5 if x.is_floating_point() else (x + 1) % max(int(x.max()), 2) for k, x in first.items()}
+    first, second = chunks(case.call, batch, [3, 1])
+    x = first[case.call.query]
+    other = {**first, case.call.query: x + 0.5 if x.is_floating_point() else (x + 1) % max(int(x.max()), 2)}
     outs = []
     for start in (first, other):
         stream = open_stream(case, use)
@@ -207,9 +216,11 @@ def _cache_path(raw: Any, call: Call) -> tuple[Any, ...]:
     """Where the new cache is: the last element of a tuple that is not the main output, or a field named for it."""
     if isinstance(raw, dict) or hasattr(raw, "__dataclass_fields__"):
         names = list(raw) if isinstance(raw, dict) else list(raw.__dataclass_fields__)
-        hit = [n for n in names if any(w in str(n) for w in ("past", "cache", "state", "kv"))]
-        if hit:
-            return (hit[0],)
+        names = [n for n in names if n not in call.output]
+        for word in ("past", "cache", "kv", "state"):
+            hit = [n for n in names if word in str(n)]
+            if hit:
+                return (hit[0],)
     if isinstance(raw, (tuple, list)) and len(raw) > 1:
         skip = call.output[0] if call.output else 0
         order = [i for i in reversed(range(len(raw))) if i != skip]

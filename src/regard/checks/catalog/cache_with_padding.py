@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from regard.checks.case import Case, Verdict
-from regard.checks.infer_cache import chunks, open_stream
+from regard.checks.infer_cache import chunks, open_stream, runs_forward
 from regard.checks.masks import masked
 from regard.checks.rule import rule
 
@@ -25,17 +25,20 @@ def cache_with_padding(case: Case) -> Verdict | None:
         pass the mask over all keys so far in every step
     """
     case.need(case.cache is not None, "no key-value cache was found")
-    case.need(bool(case.facts.get("causal")), "a plain call is not causal, so the pieces cannot equal the whole")
-    uses = [u for u in case.masks if u.works and u.shape in ("BS", "B11S", "B1S")]
+    case.need(runs_forward(case), "a plain call is not causal, so the pieces cannot equal the whole")
+    uses = [u for u in case.masks if u.works and u.shape in ("BS", "B11S", "B1S") and u.source == case.call.query]
     case.need(bool(uses), "no key mask that works")
     case.need_determinism()
     use = uses[0]
-    batch = case.sample(6, tokens=8)
+    batch = case.sample(6, tokens={case.call.query: 8})
     keep = torch.ones(batch[use.source].shape[:2], dtype=torch.bool)
     keep[0, :PAD] = False
     whole = masked(case, case.call, use, batch, keep)
+    if not bool(torch.isfinite(whole[:, PAD:]).all()):
+        case.need(case.subject.dtype == torch.float64, "a masked call is not finite (see fully_masked_row)")
+        return cache_with_padding(case.in_float32())
     stream, pieces, at = open_stream(case), [], 0
-    for piece in chunks(batch, [4, 1, 1, 1, 1]):
+    for piece in chunks(case.call, batch, [4, 1, 1, 1, 1]):
         n = piece[case.call.query].shape[1]
         at += n
         try:

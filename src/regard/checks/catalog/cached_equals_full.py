@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from regard.checks.cache_cause import cache_cause
 from regard.checks.case import Case, Verdict
-from regard.checks.infer_cache import chunks, open_stream
+from regard.checks.infer_cache import chunks, open_stream, runs_forward
 from regard.checks.rule import rule
 
 PLANS = ((4, 1, 1, 1, 1), (1,) * 8, (3, 2, 3), (2, 2, 2, 2), (5, 3))
@@ -42,10 +42,10 @@ def cached_equals_full(case: Case) -> Verdict | None:
         if not (case.signature.caches or case.signature.cache_positions)
         else "the cache argument could not be used in a way that we know",
     )
-    case.need(bool(case.facts.get("causal")), "a plain call is not causal, so the pieces cannot equal the whole")
+    case.need(runs_forward(case), "a plain call is not causal, so the pieces cannot equal the whole")
     case.need_determinism()
     total = 8
-    batch = case.sample(6, tokens=total)
+    batch = case.sample(6, tokens={case.call.query: total})
     whole = case.run(batch) if case.cache.style != "slots" else open_stream(case).feed(batch)
     results: dict[tuple[int, ...], float] = {}
     for plan in PLANS:
@@ -69,7 +69,7 @@ def _difference(case: Case, batch, whole, plan: tuple[int, ...]) -> float:
     import torch
 
     stream = open_stream(case)
-    pieces = [stream.feed(c) for c in chunks(batch, list(plan))]
+    pieces = [stream.feed(c) for c in chunks(case.call, batch, plan)]
     return case.difference(torch.cat(pieces, 1), whole)
 
 
