@@ -15,6 +15,7 @@ from regard.nn import (
     LSHAttention,
     MultiHeadAttention,
     RelativeBias,
+    TalkingHeadsAttention,
     TransformerBlock,
 )
 from regard.position import Rotary
@@ -39,6 +40,8 @@ OUR_MODULES: dict[str, Callable[[], nn.Module]] = {
     "attention relative": lambda: MultiHeadAttention(E, 4, attention_bias=RelativeBias(4)),
     "attention normed": lambda: MultiHeadAttention(E, 4, qk_norm=nn.RMSNorm, softcap=20.0, bias=False, mask=causal()),
     "attention with dropout": lambda: MultiHeadAttention(E, 4, dropout=0.1),
+    "talking heads": lambda: TalkingHeadsAttention(E, 4),
+    "talking heads causal": lambda: TalkingHeadsAttention(E, 4, num_kv_heads=2, mask=causal()),
     "linear": lambda: LinearAttention(E, 4),
     "linear relu": lambda: LinearAttention(E, 4, feature_map="relu", num_kv_heads=2, head_dim=(8, 6)),
     "linear causal": lambda: LinearAttention(E, 4, num_kv_heads=2, causal=True, chunk=4),

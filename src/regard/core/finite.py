@@ -34,13 +34,27 @@ def guarded(run: Callable[[Call], Tensor], call: Call, *, replaces: bool = False
     """
     if call.structure.empty:
         return run(call)
-    clean = call if replaces else replace(call, key=replaced(call.key), value=replaced(call.value))
-    output = run(clean)
-    poison = _seen(call, _mark(call.key) + _mark(call.value))  # (B, Hkv or H, T or 1)
+    if replaces:
+        output, poison = run(call), _seen(call, _mark(call.key) + _mark(call.value))
+    else:
+        clean, poison = seen_marks(call)
+        output = run(clean)
+    assert poison is not None  # there is a mask
     if poison.shape[1] != output.shape[1]:
         poison = poison.repeat_interleave(call.group, dim=1)
     poison = poison[..., None].to(output.dtype)
     return output + poison if torch.is_grad_enabled() else output.add_(poison)
+
+
+def seen_marks(call: Call) -> tuple[Call, Tensor | None]:
+    """The call with 0 where keys and values are not finite, and (B, Hkv or H, T or 1): NaN in rows that see one, else 0.
+
+    Without a mask the call is left as it is, and None.
+    """
+    if call.structure.empty:
+        return call, None
+    clean = replace(call, key=replaced(call.key), value=replaced(call.value))
+    return clean, _seen(call, _mark(call.key) + _mark(call.value))
 
 
 def _mark(x: Tensor) -> Tensor:

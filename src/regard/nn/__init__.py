@@ -5,6 +5,7 @@ from regard.nn.attention_pool import AttentionPool as AttentionPool
 from regard.nn.bam import BAM as BAM
 from regard.nn.cbam import CBAM as CBAM
 from regard.nn.channel_attention import ChannelAttention as ChannelAttention
+from regard.nn.compact_cache import CompactKVCache as CompactKVCache
 from regard.nn.coordinate_attention import CoordinateAttention as CoordinateAttention
 from regard.nn.efficient_channel import EfficientChannelAttention as EfficientChannelAttention
 from regard.nn.favor_attention import FavorAttention as FavorAttention
@@ -25,6 +26,7 @@ from regard.nn.spatial_attention import SpatialAttention as SpatialAttention
 from regard.nn.spatial_channel_se import SpatialChannelSE as SpatialChannelSE
 from regard.nn.squeeze_excitation import SqueezeExcitation as SqueezeExcitation
 from regard.nn.swin_block import SwinBlock as SwinBlock
+from regard.nn.talking_heads import TalkingHeadsAttention as TalkingHeadsAttention
 from regard.nn.transformer_block import TransformerBlock as TransformerBlock
 from regard.nn.window_attention import WindowAttention as WindowAttention
 from regard.nn.window_partition import window_merge as window_merge, window_partition as window_partition
