@@ -19,6 +19,7 @@ SUITES = {
     "statistics": "regard.bench.weight_statistics",
     "capture": "regard.bench.capturing",
     "check": "regard.bench.checking",
+    "precision": "regard.bench.precision",
     "claims": "regard.bench.claims",
 }
 ROUNDS, QUICK_ROUNDS = 9, 2

@@ -13,6 +13,7 @@ from regard.convert.doors import (
     report as report,
 )
 from regard.convert.export import Exported as Exported, to_exported as to_exported, to_onnx as to_onnx
+from regard.convert.int8 import to_int8 as to_int8
 from regard.convert.outward import (
     to_flax as to_flax,
     to_hf as to_hf,

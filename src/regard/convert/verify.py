@@ -55,7 +55,8 @@ class Conversion:
 
     def __str__(self) -> str:
         cases = ", ".join(f"{name} {value:.1e}" for name, value in self.differences.items())
-        said = f": {cases} (allowed {self.allowed:.1e})" if cases else ""
+        allowed = f" (allowed {self.allowed:.1e})" if math.isfinite(self.allowed) else ""
+        said = f": {cases}{allowed}" if cases else ""
         return f"{self.source}, {self.how}{said}"
 
 

@@ -6,7 +6,7 @@ Axes: B batch, T query tokens, S key tokens, E channels.
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.core.errors import DtypeError, ShapeError
 
@@ -16,6 +16,12 @@ def to_heads(x: Tensor, width: int, name: str) -> Tensor:
     if x.shape[2] % width:
         raise ShapeError(f"{name} makes {x.shape[2]} channels, which are no whole number of heads of width {width}")
     return x.unflatten(2, (-1, width)).transpose(1, 2)
+
+
+def weight_like(projection: nn.Module) -> Tensor:
+    """The weight of a projection, for its dtype, device and rows; torch's quantised ones hide theirs, and take float32."""
+    weight = projection.weight
+    return weight if isinstance(weight, Tensor) else torch.empty(int(projection.out_features), 0)  # pyright: ignore
 
 
 def check_heads(

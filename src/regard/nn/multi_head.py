@@ -16,7 +16,7 @@ from regard.core.attention import attention, attention_weights
 from regard.core.errors import CacheError, ShapeError
 from regard.core.mask.expression import Mask
 from regard.core.mask.sequences import padding
-from regard.nn.heads import autocast_dtype, check_heads, check_inputs, to_heads
+from regard.nn.heads import autocast_dtype, check_heads, check_inputs, to_heads, weight_like
 from regard.nn.kv_cache import KVCache, Stand
 from regard.nn.mask_with_cache import CachedMask, combine, window_of
 from regard.nn.token_positions import check_positions
@@ -183,7 +183,7 @@ class MultiHeadAttention(nn.Module):
         Where the layer's own mask is a window of fewer than `length` keys (`causal() & sliding_window(left=W - 1)`),
         the cache rolls: it has W slots and takes any number of tokens.
         """
-        weight = self.k_proj.weight
+        weight = weight_like(self.k_proj)
         local = getattr(weight, "to_local", None)  # a DTensor: this rank's heads
         weight = weight if local is None else local()
         window = window_of(self.mask)
@@ -226,7 +226,7 @@ class MultiHeadAttention(nn.Module):
             raise CacheError("a cache is for self-attention, whose keys grow with the queries; leave key and value out")
         key = query if key is None else key
         value = key if value is None else value
-        check_inputs(query, key, value, (self.embed_dim, self.key_dim, self.value_dim), self.q_proj.weight)
+        check_inputs(query, key, value, (self.embed_dim, self.key_dim, self.value_dim), weight_like(self.q_proj))
         q, k, v = self._project(query, key, value)
         B, H, T = q.shape[:3]
         if cache is None:
