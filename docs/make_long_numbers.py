@@ -14,10 +14,15 @@ import matplotlib
 matplotlib.use("Agg")
 import torch
 from matplotlib import pyplot as plt
+from torch.nn.functional import normalize
 
 from regard.bench import linear
 from regard.bench.lengths import slope
 from regard.bench.timing import forward, one_thread, seconds, training
+from regard.core.attention import attention
+from regard.core.favor import draw_directions, random_features
+from regard.core.linear import full
+from regard.core.lsh import draw_rotations, hashed_attention
 from regard.nn import FavorAttention, LSHAttention
 from regard.views.plots.against_length import cost_by_length
 
@@ -77,26 +82,47 @@ def tell(title: str, curves: list[dict]) -> None:
         print("| " + " | ".join([*cells, "" if curve is curves[0] else crossing(curves[0], curve)]) + " |")
 
 
-def errors() -> None:
-    """How far the estimates are from what they estimate, 1,024 tokens of normal numbers, layers of 4 heads of 64."""
-    print("\n| size of queries and keys | Performer, 64 | 256 | 1,024 features | Reformer, 1 hash | 4 | 16 hashes |")
-    print("|---|---|---|---|---|---|---|")
-    for size in (0.5, 1.0, 2.0):
-        cells = [f"{error_of(FavorAttention(256, 4, num_features=n), size):.2f}" for n in (64, 256, 1024)]
-        cells += [f"{error_of(LSHAttention(256, 4, num_hashes=n, num_buckets=16), size):.2f}" for n in (1, 4, 16)]
-        print("| " + " | ".join([f"{size:g}", *cells]) + " |")
+def performer_errors() -> None:
+    """How far Performer is from softmax attention: 4 heads of 64 channels, 1,024 tokens, normal numbers."""
+    counts = (64, 256, 1024)
+    print("\n| size of queries and keys | mean of all values | " + " | ".join(f"{n:,} features" for n in counts) + " |")
+    print("|---" * (len(counts) + 2) + "|")
+    for size in (0.25, 0.5, 1.0, 2.0):
+        query, key, value = linear.inputs(1024)
+        exact = attention(query * size, key * size, value)
+        found = [apart(value.mean(dim=2, keepdim=True), exact)]
+        for count in counts:
+            directions = draw_directions(count, 64, generator=torch.Generator().manual_seed(0))
+            features = partial(random_features, directions=directions, scale=1 / 8)
+            found.append(apart(full(query * size, key * size, value, features), exact))
+        print("| " + " | ".join([f"{size:g}", *(f"{x:.2f}" for x in found)]) + " |")
 
 
-def error_of(layer, size: float) -> float:
-    """The mean over heads, with projections that keep normal numbers normal, times `size` for queries and keys."""
-    torch.manual_seed(0)
-    for name in ("q_proj", "k_proj", "qk_proj", "v_proj"):
-        projection = getattr(layer, name, None)
-        if projection is not None:
-            torch.nn.init.normal_(projection.weight, std=(1.0 if name == "v_proj" else size) / 256**0.5)
-    layer.redraw(torch.Generator().manual_seed(0))
-    x = torch.randn(1, 1024, 256, generator=torch.Generator().manual_seed(1))
-    return float(layer.error(x).mean())
+def reformer_errors() -> None:
+    """How far Reformer is from attention to all tokens with the same shared queries and keys, sizes as above."""
+    rounds = (1, 4, 16)
+    print("\n| tokens | mean of all values | " + " | ".join(f"{n} hash{'' if n == 1 else 'es'}" for n in rounds) + " |")
+    print("|---" * (len(rounds) + 2) + "|")
+    normal, _, value = linear.inputs(1024)
+    generator = torch.Generator().manual_seed(5)
+    cluster = torch.randint(0, 64, (1024,), generator=generator)
+    near = torch.randn(1, 4, 64, 64, generator=generator)[:, :, cluster] + 0.1 * normal
+    for name, shared in (
+        ("normal numbers", normal),
+        ("64 clusters, size 2", 2 * near),
+        ("64 clusters, size 8", 8 * near),
+    ):
+        exact = attention(shared, normalize(shared, dim=-1), value, mask=~torch.eye(1024, dtype=torch.bool))
+        found = [apart(value.mean(dim=2, keepdim=True), exact)]
+        for count in rounds:
+            rotations = draw_rotations(count, 64, 16, generator=torch.Generator().manual_seed(0))
+            found.append(apart(hashed_attention(shared, value, rotations, bucket_size=64), exact))
+        print("| " + " | ".join([name, *(f"{x:.2f}" for x in found)]) + " |")
+
+
+def apart(estimate: torch.Tensor, exact: torch.Tensor) -> float:
+    """|estimate - exact| / |exact|."""
+    return float((estimate - exact).norm() / exact.norm())
 
 
 def leaks() -> None:
@@ -120,15 +146,16 @@ def main() -> None:
     torch.manual_seed(0)
     lengths = (128, 256, 512, 1024, 2048, 4096, 8192)
     with one_thread():
-        full, causal = (measure(ways, forward, lengths) for ways in (FULL, CAUSAL))
-        tell("Forward, ms", full)
+        every, causal = (measure(ways, forward, lengths) for ways in (FULL, CAUSAL))
+        tell("Forward, ms", every)
         tell("Forward, causal, ms", causal)
         tell("Forward + backward, ms", measure(FULL, training, lengths[:-1]))
         tell("Forward + backward, causal, ms", measure(CAUSAL, training, lengths[:-1]))
-        errors()
+        performer_errors()
+        reformer_errors()
         leaks()
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained", sharey=True)
-    cost_by_length(full, title="forward", ax=left)
+    cost_by_length(every, title="forward", ax=left)
     cost_by_length(causal, title="forward, causal", ax=right)
     figure.savefig(HERE / "long_crossover.png", dpi=90)
     plt.close(figure)
