@@ -189,7 +189,9 @@ def _source_candidates(
     for layout, batch in itertools.product(layouts(module, plan, hint), BATCHES):
         if layout.axes == "BL" and vocabulary is None:
             continue
-        for grid in _grids(module, layout):
+        for i, grid in enumerate(_grids(module, layout)):
+            if i == 1 and layout.axes == "BLD" and len(names) == 2:
+                yield from _one_query_each(module, names, layout, batch, _grids(module, layout)[0])
             for width in _widths(module, layout, names, grid):
                 if len(grid) > 1 and (width in grid or set(grid) & set(sizes.widths(module)[:2])):
                     collisions += _with_context(module, names, layout, batch, grid, width, vocabulary)
@@ -213,6 +215,15 @@ def _with_context(
     for w in sizes.widths(module)[:6]:
         if w != width and isinstance(module, nn.Module):
             yield {names[0]: source, names[1]: Source(layout, batch, _other_lengths(source)[0], w, heads)}
+
+
+def _one_query_each(
+    module: Any, names: list[str], layout: Layout, batch: int, grid: tuple[int, ...]
+) -> Iterator[dict[str, Source]]:
+    """One query vector per item, (B, D), beside a context: the state of a recurrent decoder, a pooled image."""
+    found = sizes.widths(module)[:6]
+    for width, other in itertools.product(found, found):
+        yield {names[0]: Source(Layout("BD"), batch, (), width), names[1]: Source(layout, batch, grid, other)}
 
 
 def _other_lengths(source: Source) -> list[tuple[int, ...]]:
