@@ -125,11 +125,13 @@ class _Round:
     """The order of one round, and a number per token by which two tokens are told to be near: `code`."""
 
     def __init__(self, bucket: Tensor, C: int, causal: bool):
-        T = bucket.shape[-1]
+        B, H, T = bucket.shape
         position = torch.arange(T, device=bucket.device)
         self.C, self.n = C, chunks.count_of(T, C)
         self.order = (bucket * T + position).argsort(dim=-1)  # (B, H, T)
         place = torch.zeros_like(self.order).scatter(-1, self.order, position.expand_as(self.order))
+        first = torch.arange(B * H, device=bucket.device).view(B, H, 1) * T  # of each head, in a list of all tokens
+        self._there, self._back = (first + self.order).flatten(), (first + place).flatten()
         # causal: C more between buckets than within, so that a difference of 1 .. C is "the C before, in my bucket"
         self.code = (place + bucket * (C + 1) if causal else place.div(C, rounding_mode="floor")).int()
 
@@ -137,13 +139,12 @@ class _Round:
         """(B, H, T, N) to (B, H, n, C, N), in the order of the round; (B, H, T) to (B, H, n, C)."""
         if x.ndim == 3:
             return self.sorted(x[..., None])[..., 0]
-        moved = x.gather(2, self.order[..., None].expand(*self.order.shape, x.shape[3]))
-        return chunks.split(moved, self.n, self.C)
+        return chunks.split(x.flatten(0, 2).index_select(0, self._there).view_as(x), self.n, self.C)
 
     def unsorted(self, x: Tensor) -> Tensor:
         """(B, H, n, C, N) back to (B, H, T, N)."""
         flat = chunks.joined(x, self.order.shape[2])
-        return torch.zeros_like(flat).scatter(2, self.order[..., None].expand_as(flat), flat)
+        return flat.flatten(0, 2).index_select(0, self._back).view_as(flat)
 
 
 def _attend(tokens: _Tokens, rounds: list[_Round], causal: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -162,12 +163,16 @@ def _attend(tokens: _Tokens, rounds: list[_Round], causal: bool) -> tuple[Tensor
         number = now.sorted(number)
         attend = attend & (number[..., None] != _with_one_before(number)[..., None, :])
     scores = now.sorted(tokens.query) @ _with_one_before(now.sorted(tokens.key)).mT  # (B, H, n, C, 2 C)
-    nothing = ~attend.any(dim=-1, keepdim=True)
-    scores = scores.masked_fill(~attend, float("-inf")).masked_fill(nothing, 0.0)
-    lse = scores.logsumexp(dim=-1, keepdim=True)
-    output = (scores - lse).exp() @ _with_one_before(now.sorted(tokens.value))
+    scores = scores.masked_fill(~attend, float("-inf"))
+    top = scores.detach().amax(dim=-1, keepdim=True)
+    top = top.masked_fill(top == float("-inf"), 0.0)
+    weights = (scores - top).exp()
+    total = weights.sum(dim=-1, keepdim=True)
+    nothing = total == 0.0
+    total = total.masked_fill(nothing, 1.0)
+    output = weights @ _with_one_before(now.sorted(tokens.value)) / total
+    lse = (top + total.log()).masked_fill(nothing, float("-inf"))
     poisoned = (attend & _with_one_before(now.sorted(tokens.bad))[..., None, :]).any(dim=-1, keepdim=True)
-    lse = lse.masked_fill(nothing, float("-inf"))
     return now.unsorted(output), now.unsorted(lse)[..., 0], now.unsorted(poisoned)[..., 0]
 
 
