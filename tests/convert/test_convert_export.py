@@ -24,7 +24,12 @@ LAYERS = {
     "causal, grouped": {"num_kv_heads": 2, "mask": causal()},
     "causal, grouped, rotary": {"num_kv_heads": 2, "mask": causal(), "position": Rotary(D, pairing="half")},
     "window": {"mask": causal() & sliding_window(left=2)},
-    "alibi, softcap": {"mask": causal(), "attention_bias": AlibiBias(HEADS), "softcap": 10.0},
+    "alibi, grouped, softcap": {
+        "num_kv_heads": 2,
+        "mask": causal(),
+        "attention_bias": AlibiBias(HEADS),
+        "softcap": 10.0,
+    },
 }
 TAKES = ((), ("keep",), ("mask",), ("cache",))
 CROSS = (("context",), ("context", "keep"))
@@ -58,6 +63,7 @@ def grouped_file(tmp_path_factory):
 def test_torch_export_gives_what_the_layer_gives_at_every_size(capsys):
     rows = [measured("torch.export", "causal, grouped, rotary", takes) for takes in (("keep",), ("cache",))]
     rows.append(measured("torch.export", "plain", ("context", "keep")))
+    rows.append(measured("torch.export", "alibi, grouped, softcap", ("keep",)))
     with capsys.disabled():
         print(table(rows))
     assert max(row[3] for row in rows) <= CLOSE

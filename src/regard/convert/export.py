@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from regard.adapt.onnx_graph import evaluate, onnx_package
 from regard.convert.doors import remember
-from regard.convert.export_forms import FORMS, TAKES, Form
+from regard.convert.export_forms import FORMS, TAKES, Form, OperatorAttention, RepeatedHeads
 from regard.convert.verify import Conversion, allowance
 from regard.core.errors import ConversionError, MissingExtraError
 from regard.nn.multi_head import MultiHeadAttention
@@ -62,7 +62,8 @@ def to_exported(layer: MultiHeadAttention, *, takes: Sequence[str] = (), verify:
         ConversionError: Things that do not go together, or an output that differs.
     """
     form = _form(layer, takes)
-    program = _program(form)
+    grouped_cap = layer.softcap is not None and layer.num_kv_heads != layer.num_heads
+    program = _program(_form(RepeatedHeads.of(layer), takes) if grouped_cap else form)
     call = program.module()
     report = _compared(
         form, lambda given: [np.asarray(x.detach()) for x in _several(call(*given))], "torch.export", verify
@@ -97,7 +98,7 @@ def to_onnx(
         )
     onnx = onnx_package()
     form = _form(layer, takes)
-    proto = _proto(form, opset)
+    proto = _proto(form if layer.softcap is None else _form(OperatorAttention.of(layer), takes), opset)
     nodes: dict[str, int] = {}
     for node in proto.graph.node:
         nodes[node.op_type] = nodes.get(node.op_type, 0) + 1

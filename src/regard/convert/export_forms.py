@@ -12,10 +12,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from regard.core.attention import attention
 from regard.core.errors import ConversionError
+from regard.core.mask.expression import Mask
 from regard.core.mask.table import dense
-from regard.nn.multi_head import MultiHeadAttention
+from regard.nn.multi_head import MultiHeadAttention, _Call
 
 TAKES = ("keep", "mask", "context", "cache")
 
@@ -131,8 +131,51 @@ class WithCache(Form):
         keys = torch.arange(past + new, device=query.device)[None]  # (1, P + T)
         mask = None if layer.mask is None else dense(layer.mask.at(positions, keys).materialise(new, past + new))
         bias = None if layer.attention_bias is None else layer.attention_bias(positions, keys)
-        joined = attention(q, key, value, mask=mask, bias=bias, scale=layer.scale, softcap=layer.softcap)
-        return layer.out_proj(joined.transpose(1, 2).flatten(2)), key, value
+        return layer._finish(_Call(q, key, value, mask, bias)), key, value
+
+
+class RepeatedHeads(MultiHeadAttention):
+    """Ours, with key heads repeated for their queries: with a softcap, torch.export ties grouped heads to one length."""
+
+    @classmethod
+    def of(cls, layer: MultiHeadAttention) -> RepeatedHeads:
+        """A copy of a layer that repeats its key heads."""
+        made = copy.deepcopy(layer)
+        made.__class__ = cls
+        return made  # pyright: ignore
+
+    def _finish(self, call: _Call) -> Tensor:
+        group = call.query.shape[1] // call.key.shape[1]
+        wide = (x.repeat_interleave(group, dim=1) for x in (call.key, call.value))
+        return super()._finish(call._replace(**dict(zip(("key", "value"), wide))))
+
+
+class OperatorAttention(MultiHeadAttention):
+    """Ours, whose attention is written as the ONNX operator itself: for a softcap, which torch's own call cannot say.
+
+    NaN in hidden keys is not kept from others here, for no guard stands around the operator.
+    """
+
+    @classmethod
+    def of(cls, layer: MultiHeadAttention) -> OperatorAttention:
+        """A copy of a layer that computes by the operator."""
+        made = copy.deepcopy(layer)
+        made.__class__ = cls
+        return made  # pyright: ignore
+
+    def _finish(self, call: _Call) -> Tensor:
+        T, S = call.query.shape[2], call.key.shape[2]
+        added: Tensor | None = None if call.bias is None else call.bias.to(call.query.dtype)
+        if call.mask is not None:
+            attend = call.mask.materialise(T, S) if isinstance(call.mask, Mask) else call.mask
+            hidden = torch.full((), float("-inf"), dtype=call.query.dtype)
+            added = torch.where(attend, 0.0 if added is None else added, hidden)
+        if added is not None:
+            added = added.expand(call.query.shape[0], -1, T, S)
+        scale = call.query.shape[3] ** -0.5 if self.scale is None else self.scale
+        given = {"attn_mask": added, "scale": scale, "softcap": self.softcap or 0.0}
+        joined = torch.onnx.ops.attention(call.query, call.key, call.value, **given)[0]
+        return self.out_proj(joined.transpose(1, 2).flatten(2))
 
 
 FORMS: dict[frozenset[str], type[Form]] = {
