@@ -85,6 +85,29 @@ def _varies(x: Tensor) -> bool:
     return float((x - x[:, :1]).abs().max()) > SAME * max(float(x.abs().max()), 1e-30)
 
 
+def distance_spread(scores: Tensor) -> float:
+    """How far scores of equal distance differ: of places on a line, or on any map of so many places (rows times columns)."""
+    t, s = scores.shape[-2:]
+    maps = [(h, t // h) for h in range(2, t // 2 + 1) if t % h == 0] if t == s else []
+    return min([diagonal_spread(scores), *(_map_spread(scores, h, w) for h, w in maps)])
+
+
+def _map_spread(scores: Tensor, rows: int, columns: int) -> float:
+    """The same for places in raster order on a map: equal distances in rows and in columns."""
+    i = torch.arange(rows * columns)
+    down, right = (i // columns)[:, None] - i // columns, (i % columns)[:, None] - i % columns
+    group = ((down + rows) * 2 * columns + right + columns).flatten()
+    flat = torch.nan_to_num(scores.flatten(1))
+    seen = (~torch.isnan(scores)).flatten(1).to(flat.dtype)
+    size = 4 * (rows + 1) * (columns + 1)
+    total = torch.zeros(flat.shape[0], size, dtype=flat.dtype).index_add_(1, group, flat)
+    count = torch.zeros(flat.shape[0], size, dtype=flat.dtype).index_add_(1, group, seen)
+    off = (flat - (total / count.clamp_min(1))[:, group]) * seen
+    known = scores[~torch.isnan(scores)]
+    spread = float((known - known.mean()).abs().max()) if known.numel() else 0.0
+    return float(off.abs().max()) / max(spread, 1e-30)
+
+
 def diagonal_spread(scores: Tensor) -> float:
     """How far scores of equal distance differ, relative to how far scores of different distance differ; NaN ignored."""
     _h, t, s = scores.shape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from regard.checks.case import Case, Verdict
-from regard.checks.positions import Places, diagonal_spread, places
+from regard.checks.positions import Places, distance_spread, places
 from regard.checks.roles import call_role
 from regard.checks.rule import rule
 from regard.checks.sites import recorded
@@ -41,7 +41,7 @@ def rotary_distance(case: Case) -> Verdict | None:
             continue
         for p in found:
             looked = True
-            spread = diagonal_spread(p.scores)
+            spread = distance_spread(p.scores)
             if spread > max(ALLOWED, 1e-2 * case.tolerance):
                 return _verdict(case, p, spread, p.scores.shape[-1], later=n is not None)
     case.need(looked, "no rotation of queries and keys was seen on a single line of tokens")
