@@ -280,7 +280,9 @@ def test_another_attention_stands_in(llama):
 
     with hf.use(llama, attention=spy), torch.no_grad():
         llama(tokens())
-    assert [repr(mask) for mask in seen] == [repr(causal(offset=0))] * 2
+        with pytest.raises(AdaptError, match="output_attentions=True needs the weights of regard.attention"):
+            llama(tokens(), output_attentions=True)
+    assert [repr(mask) for mask in seen][:2] == [repr(causal(offset=0))] * 2
 
 
 def test_heads_whose_scale_is_no_power_of_two_are_within_rounding():

@@ -89,7 +89,7 @@ def test_what_does_not_fit_is_refused_in_every_process_with_the_numbers_of_the_w
     expected = {
         "heads": "2 processes cannot share 3 query heads; groups of 1, 3 can, and how='allgather' takes any",
         "keep": "keep of padding() covers 4 keys, but the call has 8",
-        "dense": "",
+        "dense": "the mask is (4, 4), but the call has 8 queries and 8 keys",
         "bias": "bias must have this process's 4 rows and all 8 keys, (B or 1, H or 1, 4, 8), got (1, 3, 4, 4)",
         "widths": "ParallelError: the 2 processes were called with different D: [5, 6]",
         "masks": "ParallelError: the 2 processes were called with different mask, scale, softcap or dropout",

@@ -102,7 +102,13 @@ def run(
     scores |= {"scale": scale, "softcap": softcap, "sink": None if sink is None else sink.to(query.dtype)}
     how: dict[str, Any] = {} if settings.backend is None else {"backend": settings.backend}
     output = settings.attention(query, key, value, dropout=dropout, **scores, **how)
-    weights = attention_weights(query, key, **scores) if wants_weights(module, given) else None
+    weights = None
+    if wants_weights(module, given):
+        if settings.attention is not attention:
+            raise AdaptError(
+                "output_attentions=True needs the weights of regard.attention, and another attention= stands in this model"
+            )
+        weights = attention_weights(query, key, **scores)
     return output.transpose(1, 2).contiguous(), weights
 
 

@@ -76,9 +76,12 @@ class Link:
         """These integers from every process, in their order."""
         from torch.distributed import _functional_collectives as collectives
 
+        gather = (
+            getattr(collectives, "all_gather_single", None) or collectives.all_gather_tensor
+        )  # renamed in torch 2.13
         given = torch.tensor(list(own), dtype=torch.int64, device=device)
         try:
-            found = _arrived(collectives.all_gather_tensor(given, 0, self.group))
+            found = _arrived(gather(given, 0, self.group))
         except RuntimeError as error:
             raise self._no_answer(what, error) from error
         return found.reshape(self.size, -1).tolist()
