@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ from regard.core.errors import DataError, MissingExtraError
 from regard.recipes.data import pictures
 from regard.recipes.data.archive import each
 from regard.recipes.data.labelled import Labelled, finish
+from regard.recipes.data.lead_questions import build, topics
 from regard.recipes.data.packages import Package, fetch
 from regard.recipes.data.pictures import Pictures, PictureSplits
-from regard.recipes.data.splits import Splits
+from regard.recipes.data.questions import Question
+from regard.recipes.data.splits import Splits, divide
 from regard.recipes.data.table import Series
 from regard.recipes.data.tagged import Tagged
 
@@ -109,6 +112,13 @@ def leads() -> list[dict[str, str]]:
     """Those articles: title, extract, description and topic."""
     found = next(each(fetch(LEADS), lambda name: name.endswith("data/summaries_en-us.json")))
     return list(json.loads(found[1]).values())
+
+
+def lead_questions() -> tuple[Splits[Question], Callable[[Question], str]]:
+    """10,578 generated questions about those articles, divided by article, and the topic of each."""
+    rows = leads()
+    made = build(rows)
+    return divide({None: made}, lambda one: one.title, "the questions about articles"), topics(rows)
 
 
 def bible() -> str:

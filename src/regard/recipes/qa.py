@@ -1,0 +1,270 @@
+"""Questions about a text: the answer is a span of it. Cross-attention to the question against one concatenated sequence.
+
+Axes: B questions, T tokens of the context, Q of the question, E channels.
+Models of about equal size: `cross` (the context attends to itself, then to the question), `both` (the question to the context as well),
+`concat` (one sequence with a segment embedding), `recurrent` (a BiGRU over context times question; no attention).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.core.errors import DataError
+from regard.core.mask.sequences import padding
+from regard.nn.feed_forward import FeedForward
+from regard.nn.multi_head import MultiHeadAttention
+from regard.nn.transformer_block import TransformerBlock
+from regard.recipes import words
+from regard.recipes.data import defaults, hub
+from regard.recipes.data.questions import Question, read_questions
+from regard.recipes.data.splits import Splits, thinned
+from regard.recipes.encoder import Sizes, mixer
+from regard.recipes.job import Job, Restored, read_config, weights_into
+from regard.recipes.local import Local
+from regard.recipes.order import Order, padded
+from regard.recipes.plan import Batch, Work
+from regard.recipes.spans import Passage, best_spans, joined, judged, tokenized
+
+TASK = "qa"
+DATA = {"wiki": defaults.lead_questions}
+MODELS = ("cross", "both", "concat", "recurrent")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`others`: contexts of other questions that are joined to the right one, drawn anew each time; `match`: mark words that stand in
+    the question; `segment`: tell question from context in `concat`; `local` 0: no convolution; `repair`: of misplaced answers."""
+
+    model: str = "cross"
+    others: int = 2
+    width: int = 96
+    layers: int = 2
+    heads: int = 4
+    position: str = "rotary"
+    local: int = 7
+    match: bool = True
+    segment: bool = True
+    length: int = 320
+    vocabulary: int = 20_000
+    dropout: float = 0.2
+    repair: bool = False
+    limit: int = 0
+    batch: int = 32
+    steps: int = 600
+    evaluate: int = 150
+    lr: float = 0.0015
+    weight_decay: float = 0.02
+
+
+LONG = {"steps": 4000, "evaluate": 500}
+VARIANTS = {
+    "recurrent": {"model": "recurrent"},
+    "concat": {"model": "concat"},
+    "concat, no segments": {"model": "concat", "segment": "false"},
+    "concat, no convolution": {"model": "concat", "local": 0},
+    "cross": {},
+    "cross, no convolution": {"local": 0},
+    "both directions": {"model": "both"},
+}
+
+
+class Reader(nn.Module):
+    """Ids of contexts and questions to the scores of start and end: (B, T, 2)."""
+
+    def __init__(self, s: Settings, known: int):
+        super().__init__()
+        if s.model not in MODELS:
+            raise DataError(f"model={s.model} is not one of {', '.join(MODELS)}")
+        self.settings, E = s, s.width
+        self.embed = nn.Embedding(known, E, padding_idx=words.PAD)
+        nn.init.normal_(self.embed.weight, std=0.3)
+        self.match = nn.Embedding(2, E) if s.match else None
+        self.segment = nn.Embedding(2, E) if s.segment and s.model == "concat" else None
+        sizes = Sizes(known, E, s.layers, s.heads, s.position, s.length, s.dropout)
+        crossing = s.model in ("cross", "both")
+        hidden = E if crossing else 3 * E  # cross-attention has 4 E^2 more parameters; the feed-forward gives them back
+
+        def block() -> TransformerBlock:
+            cross = MultiHeadAttention(E, s.heads, dropout=s.dropout / 2) if crossing else None
+            return TransformerBlock(
+                E, mixer(sizes), cross=cross, feed_forward=FeedForward(E, hidden), dropout=s.dropout
+            )
+
+        attends = s.model != "recurrent"
+        self.blocks = nn.ModuleList(block() for _ in range(s.layers if attends else 0))
+        self.back = nn.ModuleList(block() for _ in range(s.layers - 1 if s.model == "both" else 0))
+        self.local = nn.ModuleList(Local(E, s.local) for _ in range(s.layers if attends and s.local else 0))
+        self.asked = Local(E, s.local or 3)
+        self.recurrent = nn.GRU(2 * E, E // 2, s.layers, batch_first=True, bidirectional=True) if not attends else None
+        self.norm, self.dropout, self.head = nn.LayerNorm(E), nn.Dropout(s.dropout), nn.Linear(E, 2)
+
+    def forward(self, context: Tensor, question: Tensor, match: Tensor) -> Tensor:
+        """Contexts (B, T), questions (B, Q), which words of the context stand in the question (B, T); to (B, T, 2)."""
+        seen, asked = context != words.PAD, question != words.PAD
+        x, q = self.embed(context), self.embed(question)
+        if self.match is not None:
+            x = x + self.match(match)
+        x, q = self.dropout(x), self.asked(self.dropout(q), asked)
+        if self.settings.model == "concat":
+            x = self._joined(x, q, seen, asked)
+        elif self.recurrent is not None:
+            whole = (q * asked[..., None]).sum(1, keepdim=True) / asked.sum(1)[:, None, None]
+            rows = nn.utils.rnn.pack_padded_sequence(
+                torch.cat([x, x * whole], 2), seen.sum(1).cpu(), batch_first=True, enforce_sorted=False
+            )
+            x = nn.utils.rnn.pad_packed_sequence(self.recurrent(rows)[0], batch_first=True, total_length=x.shape[1])[0]
+        else:
+            x = self._crossed(x, q, seen, asked)
+        scores = self.head(self.dropout(self.norm(x)))
+        return scores.masked_fill(~seen[..., None], -1e4)
+
+    def _crossed(self, x: Tensor, q: Tensor, seen: Tensor, asked: Tensor) -> Tensor:
+        for i, block in enumerate(self.blocks):
+            if i and len(self.back):
+                q = self.back[i - 1](q, x, mask=padding(asked), context_mask=padding(seen))
+            x = self.local[i](x, seen) if len(self.local) else x
+            x = block(x, q, mask=padding(seen), context_mask=padding(asked))
+        return x
+
+    def _joined(self, x: Tensor, q: Tensor, seen: Tensor, asked: Tensor) -> Tensor:
+        if self.segment is not None:
+            q, x = q + self.segment.weight[0], x + self.segment.weight[1]
+        y, keep, Q = torch.cat([q, x], 1), torch.cat([asked, seen], 1), q.shape[1]
+        for i, block in enumerate(self.blocks):
+            y = self.local[i](y, keep) if len(self.local) else y
+            y = block(y, mask=padding(keep))
+        return y[:, Q:]
+
+
+class _Part(NamedTuple):
+    questions: list[Question]
+    passages: list[Passage]
+    by_topic: dict[str, list[int]]
+
+
+def prepare(settings: Settings, data: str | None, seed: int) -> Job:
+    """Questions, tokenizer, model and work."""
+    found, topic = _read(settings, data)
+    found = found._replace(train=thinned(found.train, settings.limit or None, lambda one: one.identity + one.question))
+    texts = [text for one in found.train for text in (one.context, one.question)]
+    tokenizer = words.learn(list(dict.fromkeys(texts)), most=settings.vocabulary, special=("[NONE]",))
+    about = {"settings": vars(settings), "words": tokenizer.get_vocab_size()}
+    lost: dict[str, int] = {}
+
+    def part(name: str, rows: list[Question]) -> _Part:
+        passages = [tokenized(tokenizer, one) for one in rows]
+        kept = [i for i, p in enumerate(passages) if p.end < settings.length and len(p.context) > 1]
+        if name == "train":
+            lost["train"] = len(rows) - len(kept)
+        else:
+            kept = list(range(len(rows)))
+        by_topic: dict[str, list[int]] = {}
+        for n, i in enumerate(kept):
+            by_topic.setdefault(topic(rows[i]), []).append(n)
+        return _Part([rows[i] for i in kept], [passages[i] for i in kept], by_topic)
+
+    parts = {name: part(name, rows) for name, rows in zip(("train", "val", "test"), found)}
+    train = parts["train"]
+    if not train.questions:
+        raise DataError(
+            f"no answer lies within the first {settings.length} tokens of its context; --set length={2 * settings.length}"
+        )
+
+    def collate(indices: Tensor) -> Batch:
+        return Batch(_tensors(train, indices.tolist(), settings, topic, None)[:4], len(indices))
+
+    def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
+        context, question, match, spans = batch
+        scores = model(context, question, match)  # (B, T, 2)
+        return F.cross_entropy(scores, spans, reduction="sum") / 2
+
+    def measured(model: nn.Module, name: str, most: int | None = None) -> dict[str, float]:
+        rows, device = parts[name], next(model.parameters()).device
+        count = min(len(rows.questions), most or len(rows.questions))
+        made = []
+        for at in range(0, count, 64):
+            block = list(range(at, min(at + 64, count)))
+            *inputs, _, contexts = _tensors(rows, block, settings, topic, torch.Generator().manual_seed(at))
+            scores = model(*(x.to(device) for x in inputs)).float().cpu()
+            made += [context.text(*span) for context, span in zip(contexts, best_spans(scores))]
+        return judged(made, rows.questions[:count])
+
+    torch.manual_seed(seed)
+    work = Work(
+        model=Reader(settings, about["words"]),
+        order=Order(len(train.questions), min(settings.batch, len(train.questions)), seed=seed),
+        collate=collate,
+        loss=loss,
+        evaluate=lambda model: measured(model, "val", 400),
+        score="f1",
+    )
+    sizes = (
+        f"{len(train.questions):,} questions to train ({lost['train']} left out: their answer lies beyond {settings.length} tokens), "
+        f"{len(found.val):,} to choose, {len(found.test):,} to test; {about['words']:,} words"
+    )
+    return Job(work, about, lambda model: measured(model, "test"), sizes, "f1", {words.FILE: words.saved(tokenizer)})
+
+
+def _tensors(
+    part: _Part, chosen: list[int], settings: Settings, topic: Any, generator: torch.Generator | None
+) -> tuple[Any, ...]:
+    """Contexts, questions, matches and spans of questions, each among `others` contexts of its topic; and the joined passages."""
+    contexts = []
+    for i in chosen:
+        same = part.by_topic[topic(part.questions[i])]
+        pool = same if len(same) > 3 * settings.others else range(len(part.passages))
+        picked: list[int] = []
+        for n in torch.randint(len(pool), (4 * settings.others,), generator=generator).tolist():
+            other = pool[n]
+            if len(picked) < settings.others and part.questions[other].context != part.questions[i].context:
+                picked.append(other)
+        place = int(torch.randint(len(picked) + 1, (1,), generator=generator))
+        contexts.append(joined([part.passages[n] for n in picked], part.passages[i], place, settings.length))
+    context, _ = padded([one.context for one in contexts])
+    question, _ = padded([part.passages[i].question for i in chosen])
+    match = (context[:, :, None] == question[:, None, :]).any(2) & (context > words.UNKNOWN)
+    return context, question, match.long(), torch.tensor([[one.start, one.end] for one in contexts]), contexts
+
+
+def restore(folder: Path) -> Restored:
+    """The model of a run; it answers `QUESTION ||| CONTEXT`."""
+    about = read_config(folder)
+    settings = Settings(**about["settings"])
+    model, tokenizer = weights_into(Reader(settings, about["words"]), folder), words.load(folder)
+
+    def read(text: str) -> tuple[Passage, tuple[Tensor, ...]]:
+        question, bars, context = text.partition("|||")
+        if not bars or not question.strip() or not context.strip():
+            raise DataError(
+                'give the question and the context as one text: "How long is the Elbe? ||| The Elbe is 1094 km long."'
+            )
+        passage = tokenized(tokenizer, Question("", "", context.strip(), question.strip(), (), ()))
+        ids, asked = torch.tensor([passage.context]), torch.tensor([passage.question])
+        match = (ids[:, :, None] == asked[:, None, :]).any(2) & (ids > words.UNKNOWN)
+        return passage, (ids, asked, match.long())
+
+    def predict(text: str) -> list[str]:
+        passage, tensors = read(text)
+        with torch.no_grad():
+            span = best_spans(model(*tensors).float())[0]
+        return [passage.text(*span) or "(no answer in this text)"]
+
+    def inputs(text: str) -> tuple[tuple[Tensor, ...], list[str]]:
+        passage, tensors = read(text)
+        return tensors, [tokenizer.id_to_token(i) for i in passage.context]
+
+    return Restored(model, predict, inputs)
+
+
+def _read(settings: Settings, data: str | None) -> tuple[Splits[Question], Any]:
+    if hub.is_hub(data):
+        raise DataError(f"{data}: questions are read from SQuAD's JSON; save the data set in that form first")
+    if data is None or data in DATA or ("*" not in data and not Path(data).exists()):
+        return defaults.lead_questions() if data is None else defaults.named(data, DATA, TASK)
+    return read_questions(data, repair=settings.repair), lambda one: ""

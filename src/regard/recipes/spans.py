@@ -1,0 +1,98 @@
+"""Answers as spans of tokens: where they stand, contexts joined into one, the best span of scores, and SQuAD's measures.
+
+Axes: B questions, T tokens of the context. Token 0 of a context is [NONE]: the answer of a question that has none.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.core.errors import DataError
+from regard.recipes.data.questions import Question
+
+LONGEST = 30  # tokens of an answer
+NONE = 2  # the id of [NONE], the first special token behind padding and unknown
+
+
+class Passage(NamedTuple):
+    """A tokenized question: ids of the context and of the question, the first and last token of the answer, and where tokens stand."""
+
+    context: list[int]
+    question: list[int]
+    start: int
+    end: int
+    pieces: list[tuple[str, int, int]]  # of each token: the text that it is of, and its first and last character + 1
+
+    def text(self, start: int, end: int) -> str:
+        """The text from a token to another; of [NONE], or over two contexts: empty."""
+        if start == 0 or self.pieces[start][0] is not self.pieces[end][0]:
+            return ""
+        return self.pieces[start][0][self.pieces[start][1] : self.pieces[end][2]]
+
+
+def tokenized(tokenizer: Any, one: Question) -> Passage:
+    """A question as ids; its first answer as tokens (0, 0 where there is none).
+
+    Raises:
+        DataError: The question has no token.
+    """
+    found = tokenizer.encode(one.context, add_special_tokens=False)
+    asked = tokenizer.encode(one.question, add_special_tokens=False).ids
+    if not asked:
+        raise DataError(f"question {one.identity} has no token: {one.question!r}")
+    start = end = 0
+    if one.answers:
+        first, last = one.starts[0], one.starts[0] + len(one.answers[0])
+        inside = [i for i, (a, b) in enumerate(found.offsets) if a < last and b > first]
+        if inside:
+            start, end = inside[0] + 1, inside[-1] + 1
+    pieces = [(one.context, a, b) for a, b in found.offsets]
+    return Passage([NONE, *found.ids], asked, start, end, [("", 0, 0), *pieces])
+
+
+def joined(others: list[Passage], right: Passage, place: int, length: int) -> Passage:
+    """The right context among others, in that place; others are shortened so that the whole has at most `length` tokens."""
+    room = max(0, length - len(right.context)) // max(1, len(others))
+    ids, pieces, start, end = [NONE], [("", 0, 0)], 0, 0
+    rows = [*others[:place], right, *others[place:]]
+    for i, one in enumerate(rows):
+        most = len(one.context) if i == place else min(room + 1, len(one.context))
+        if i == place and one.end:
+            start, end = one.start + len(ids) - 1, one.end + len(ids) - 1
+        ids += one.context[1:most]
+        pieces += one.pieces[1:most]
+    ids, pieces = ids[:length], pieces[:length]
+    if end >= length:
+        start = end = 0
+    return Passage(ids, right.question, start, end, pieces)
+
+
+def best_spans(scores: Tensor) -> list[tuple[int, int]]:
+    """(B, T, 2) scores of start and end to the best pair of each row, the end not before the start nor `LONGEST` behind it."""
+    start, end = scores[..., 0], scores[..., 1]
+    T = start.shape[1]
+    allowed = torch.ones(T, T, dtype=torch.bool).triu().tril(LONGEST - 1)
+    both = (start[:, :, None] + end[:, None, :]).masked_fill(~allowed, -torch.inf)
+    best = both.flatten(1).argmax(1)
+    return [(int(i) // T, int(i) % T) for i in best]
+
+
+def judged(made: list[str], questions: list[Question]) -> dict[str, float]:
+    """SQuAD's exact match and F1 in percent; Chinese is counted by characters. An empty answer is right where there is none."""
+    from torchmetrics.functional.text import squad
+
+    predictions, targets = [], []
+    for i, (text, one) in enumerate(zip(made, questions)):
+        wide = any("\u3040" <= c <= "\u9fff" for c in one.context[:200])
+        answers = [_apart(answer) if wide else answer for answer in one.answers or ("",)]
+        predictions.append({"prediction_text": _apart(text) if wide else text, "id": str(i)})
+        targets.append({"answers": {"text": answers, "answer_start": [0] * len(answers)}, "id": str(i)})
+    numbers = squad(predictions, targets)
+    return {"f1": float(numbers["f1"]), "exact": float(numbers["exact_match"])}
+
+
+def _apart(text: str) -> str:
+    return " ".join(c for c in text if not c.isspace())
