@@ -149,6 +149,7 @@ def stream_plans(signature: Signature) -> list[dict[str, str]]:
         if names[0] == f"decoder_{names[1]}":
             return [{names[0]: "query", names[1]: "context"}]
         swapped = roles[0] in ("context", "key", "value") and roles[1] in ("query", "self")
+        swapped |= roles[0] in ("self", None) and roles[1] == "query"
         query, other = (names[1], names[0]) if swapped else (names[0], names[1])
         plans = [{query: "query", other: "context"}]
         if set(roles) == {"query", "value"}:  # the key is made of the query's argument: one stream

@@ -65,7 +65,7 @@ def _judge(case: Case, sees: Tensor, change: Tensor) -> Verdict | None:
             "error", "each output sees exactly one token of the future: the causal mask is off by one", kind="causal-off-by-one",
             cause="the hidden triangle begins at diagonal 2 instead of 1 (or the kept one ends at 1 instead of 0)", fix="triu(diagonal=1) hides the future; tril(diagonal=0) keeps past and self", **common,
         )  # fmt: skip
-    if not bool(sees.tril(-1).any()) and bool(sees.triu(1).any()) and bool(sees.triu(1)[0].any()):
+    if not bool(sees.tril(-1).any()) and bool(sees.triu(1)[:-1].any(-1).all()):
         return Verdict(
             "error", "outputs see the future and never the past: the causal triangle is flipped", kind="causal-flipped",
             cause="triu where tril was meant, or a keep mask used as a hide mask", fix="keep = torch.ones(T, T, dtype=torch.bool).tril()", **common,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from regard.checks.call import Call
 from regard.checks.case import Case, Verdict
 from regard.checks.guarded import guarded
+from regard.checks.infer import float_tensors
 from regard.checks.mask_cause import mask_cause
 from regard.checks.mask_use import MaskUse
 from regard.checks.masks import keep_pattern, mask_uses, masked
@@ -41,6 +44,9 @@ def hiding_matters(case: Case) -> list[Verdict]:
         if not use.changes and (setting := _other_mode(case, use)):
             out.append(_off(use, setting))
             continue
+        if not use.changes and _changes_elsewhere(case, call, use):
+            case.notes.append(f"{use.parameter}: it changes another output than the one that is looked at")
+            continue
         if not use.changes:
             kind, cause, fix = mask_cause(case, call, use)
             out.append(
@@ -69,6 +75,28 @@ def hiding_matters(case: Case) -> list[Verdict]:
                 )
             )
     return out
+
+
+def _changes_elsewhere(case: Case, call: Call, use: MaskUse) -> bool:
+    """Does hiding a token of any stream change another of the tensors that it returns?"""
+    for source in call.sources:
+        batch, other = case.sample(1, call=call), replace(use, source=source)
+        keep = keep_pattern(other, batch)
+        for shape in dict.fromkeys((use.shape, "BS")):
+            tried = replace(other, shape=shape)
+            try:
+                runs = [
+                    case.raw(batch, call=call, extra=tried.arguments(k, batch[call.query].shape[1], case.subject.dtype))
+                    for k in (keep, torch.ones_like(keep))
+                ]
+            except Exception:
+                continue
+            pairs = list(zip(*([t for _, t in float_tensors(raw)] for raw in runs)))
+            if any(
+                a.shape == b.shape and case.difference(a.double(), b.double()) > case.tolerance for a, b in pairs[1:]
+            ):
+                return True
+    return False
 
 
 def _other_mode(case: Case, use: MaskUse) -> str | None:

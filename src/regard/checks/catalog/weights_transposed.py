@@ -8,7 +8,7 @@ import torch
 
 from regard.checks.case import Case, Verdict
 from regard.checks.rule import rule
-from regard.checks.sites import watch
+from regard.checks.sites import row_sources, watch
 
 QUERY = (
     r"(^|[._])(q|wq|w_q|query|queries|to_q|q_proj|q_linear|fc_q|linear_q|lin_q|query_proj|proj_q|q_net|theta)([._]|$)"
@@ -33,13 +33,13 @@ def weights_transposed(case: Case) -> Verdict | None:
     case.need_determinism()
     run = watch(case, case.sample(), grad=True)  # the graph leads from rows and columns to parameters
     looked = False
-    for site in run.sites:
+    for i, site in enumerate(run.sites):
         if site.query is None or site.key is None or site.kind != "softmax" or site.softmax_axis != -2:
             looked |= site.softmax_axis == -1
             continue
         looked = True
         rows, columns = ([] if site.swapped else _names(run.module, site, name) for name in ("query", "key"))
-        if site.swapped or (_only(rows, KEY, QUERY) and _only(columns, QUERY, KEY)):
+        if (site.swapped or (_only(rows, KEY, QUERY) and _only(columns, QUERY, KEY))) and _values_are_tokens(case, i):
             return Verdict(
                 "error",
                 "the weights are contracted over the query axis: rows come from the key projection, columns from the query projection",
@@ -52,6 +52,12 @@ def weights_transposed(case: Case) -> Verdict | None:
             )
     case.need(looked, "no open softmax(q k^T) was seen")
     return None
+
+
+def _values_are_tokens(case: Case, number: int) -> bool:
+    """Does each value come from one token? Weights times weights (an inverse, a chain of maps) read no values."""
+    rows = row_sources(case)[number].get("value")
+    return rows is not None and bool((rows.source >= 0).any())
 
 
 def _names(module: torch.nn.Module, site, which: str) -> list[str]:
