@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-KEEP = r"keep|kept|real|attend(ed|s)?( to)?|valid|visible|allowed?|participat\w*|seen?|take part|not (masked|pad\w*|ignored)|unmasked|use[ds]?|present|(real |actual |true )?tokens?|active|exists?|words?|frames?|contributes?|counts?"
+KEEP = r"keep|kept|real|attend(ed|s)?( to)?|valid|visible|allowed?|participat\w*|seen?|take part|not (masked|pad\w*|ignored)|unmasked|use[ds]?|present|(real |actual |true )?tokens?|active|exists?|words?|frames?|contributes?|counts?|read(able)?|edges?|connected|neighbou?rs?|elements?"
 DROP = r"ignor\w*|pad(ding|ded|s)?|mask(ed|ing|s)?( out)?|hid(e|den|es|ing)|drop(ped|ping|s)?|not (attend\w*|allowed|visible|valid)|block(ed|ing|s)?|exclud\w*|disallow\w*|invalid|skip(ped|ping|s)?|remov\w*|suppress\w*"
 TRUE = r"(true|1(\.0)?|ones?|non-?zero)s?"
 FALSE = r"(false|0(\.0)?|zeros?)"
@@ -29,7 +29,12 @@ DTYPE_WORDS = (
     ("float", "float"),
 )
 
-FIXED = {  # names whose meaning torch or Hugging Face fixes
+FIXED = {  # names whose meaning torch, Hugging Face or graph code fixes
+    "adj": ("keep", "graphs: 1 in adj is an edge"),
+    "adj_mat": ("keep", "graphs: 1 in adj_mat is an edge"),
+    "adj_matrix": ("keep", "graphs: 1 in adj_matrix is an edge"),
+    "adjacency": ("keep", "graphs: 1 in adjacency is an edge"),
+    "adjacency_matrix": ("keep", "graphs: 1 in adjacency_matrix is an edge"),
     "key_padding_mask": ("drop", "torch: True in key_padding_mask means ignore"),
     "src_key_padding_mask": ("drop", "torch: True in src_key_padding_mask means ignore"),
     "tgt_key_padding_mask": ("drop", "torch: True in tgt_key_padding_mask means ignore"),
@@ -89,6 +94,27 @@ class Evidence:
             if found:
                 word = found.group(1).lower()
                 return next(d for w, d in DTYPE_WORDS if word.startswith(w))
+        return None
+
+    def dtype_only(self, parameter: str) -> str | None:
+        """The dtype that the words about a mask parameter name, where they name one kind only."""
+        chunk = next(iter(_chunks(self.doc, parameter)), "")
+        found = {
+            d
+            for w, d in DTYPE_WORDS
+            if re.search(rf"\b{re.escape(w)}" if w[0] != "-" else re.escape(w), chunk, re.IGNORECASE)
+        }
+        return found.pop() if len(found) == 1 else None
+
+    def promises(self, parameter: str) -> str | None:
+        """The words that promise at least one visible key per item, if there are such words about this parameter."""
+        for chunk in _chunks(self.doc, parameter)[:2]:
+            found = re.search(
+                r"at least (1|one)\b|>= ?1\b|\b(never|not) (all |be )?(empty|hidden|masked)|non-?empty|\b[Pp]ositive",
+                chunk,
+            )
+            if found:
+                return found.group(0)
         return None
 
     def says(self, pattern: str, *, where: str = "name doc") -> str | None:

@@ -14,7 +14,7 @@ from regard.checks.roles import call_role, constructor_role
 from regard.checks.signatures import signature_of
 
 NOT_STREAMS = {
-    "mask", "lengths", "cache", "cache_position", "cache_option", "positions", "return_option", "path_option", "causal_option", "bias", "grid",
+    "mask", "lengths", "cache", "cache_position", "cache_option", "positions", "return_option", "path_option", "causal_option", "bias", "grid", "segments",
 }  # fmt: skip
 SCALE = 0.5  # what a kernel's logits are multiplied by when its scale has to be given
 SIZE_NAMES = {"h": 0, "height": 0, "w": 1, "width": 1, "d": None}
@@ -33,6 +33,7 @@ class Signature:
     cache_options: list[str] = field(default_factory=list)
     positions: list[str] = field(default_factory=list)
     sizes: list[str] = field(default_factory=list)  # H, W, resolution
+    segments: list[str] = field(default_factory=list)  # which document of a packed row each token is from
     options: dict[str, Any] = field(default_factory=dict)  # boolean options with their defaults
     required: list[str] = field(default_factory=list)  # all parameters without a default
     unknown: list[str] = field(default_factory=list)
@@ -108,6 +109,8 @@ def _place(out: Signature, p: inspect.Parameter) -> None:
         out.cache_positions.append(p.name)
     elif role == "cache_option":
         out.cache_options.append(p.name)
+    elif role == "segments":
+        out.segments.append(p.name)
     elif role in ("positions", "bias"):
         out.positions.append(p.name)
     elif required and not _plain_number(p) and constructor_role(p.name) != "scale":
@@ -191,6 +194,8 @@ def fixed_arguments(signature: Signature, grid: tuple[int, ...]) -> list[dict[st
             base[name] = signature.options[name]
         elif name in signature.lengths:
             base[name] = _full_lengths
+        elif name in signature.segments:
+            base[name] = _one_document
     return [base, *_variants(signature, base)]
 
 
@@ -221,6 +226,11 @@ def _size(name: str, sizes: list[str], grid: tuple[int, ...]) -> Any:
 def _positions(tokens: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
     """positions 0 .. T - 1, (1, T)"""
     return torch.arange(next(iter(tokens.values())).shape[1])[None]
+
+
+def _one_document(tokens: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
+    """one document per row, (B, T) of zeros"""
+    return torch.zeros(next(iter(tokens.values())).shape[:2], dtype=torch.long)
 
 
 def _full_lengths(tokens: dict[str, Tensor], dtype: torch.dtype) -> Tensor:

@@ -142,7 +142,10 @@ def _verdict(case: Case, use: MaskUse, what: str, kind: str, cause: str, mode: s
         else []
     )
     own = not inner
-    level = "error" if own and use.changes and (use.works or kind != "fully-masked-nan") else "question"
+    promised = case.evidence.promises(use.parameter)
+    level = (
+        "error" if own and use.changes and (use.works or kind != "fully-masked-nan") and not promised else "question"
+    )
     note = (
         ""
         if own
@@ -150,7 +153,8 @@ def _verdict(case: Case, use: MaskUse, what: str, kind: str, cause: str, mode: s
     )
     return Verdict(
         level,
-        f"when {use.parameter} hides every key of an item, {what}{note}",
+        f"when {use.parameter} hides every key of an item, {what}{note}"
+        + (f" (its text says {promised!r})" if promised else ""),
         kind=kind,
         measured="NaN",
         allowed="finite",

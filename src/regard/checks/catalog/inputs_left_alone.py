@@ -24,12 +24,14 @@ def inputs_left_alone(case: Case) -> list[Verdict]:
         scores = scores + (mask - 1) * 1e4
     """
     out = []
-    tried = [(case.call, None)] + [(call_for(case, u.parameter), u) for u in case.masks]
-    for call, use in tried:
+    tried = [(case.call, None, False)]
+    tried += [(call_for(case, u.parameter), u, empty) for u in case.masks for empty in (False, True)]
+    for call, use, empty in tried:
         batch = case.sample(1, call=call)
         kwargs = call.lay_out(batch, case.subject.dtype)
         if use is not None:
             keep = keep_pattern(use, batch)
+            keep[0] &= not empty  # some repair a row without keys in the caller's mask
             kwargs[use.parameter] = use.encode(keep, batch[call.query].shape[1], case.subject.dtype)
         before = {n: v.clone() for n, v in kwargs.items() if isinstance(v, Tensor)}
         module = case.subject.instance(fresh=True)
