@@ -63,6 +63,22 @@ PACKAGES = {  # distribution -> author
     "vision-transformer-pytorch": "Zhang Zhi",
     "x-metaformer": "Robert Müller",
 }
+HELD_OUT = {  # chosen when the rules had been improved on all of the above, and written down before they were run
+    "attn-res": "attn-res",
+    "channel-attention": "channel-attention",
+    "bsbr": "bsbr",
+    "attention-smithy": "attention-smithy",
+    "compositional-attention": "compositional-attention",
+    "aft-pt": "aft-pt",
+    "adn-torch": "adn-torch",
+    "aoa-torch": "aoa-torch",
+    "coda-gqa-l": "coda-gqa-l",
+    "complex-attn": "complex-attn",
+    "axial-attention": "Phil Wang",
+    "agent-attention-pytorch": "Phil Wang",
+    "nystrom-attention": "Phil Wang",
+    "bidirectional-cross-attention": "Phil Wang",
+}
 NEEDED = (
     "einops", "einx", "frozendict", "torch-einops-utils", "hyper-connections", "axial-positional-embedding",
     "product-key-memory", "loguru", "rotary-embedding-torch", "beartype", "jaxtyping", "wadler-lindig", "pydantic",
