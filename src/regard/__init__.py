@@ -17,6 +17,7 @@ _HOME = {  # public name -> the file that defines it
     "capture": "regard.recording.capture",
     "watch": "regard.recording.watch",
     "insert": "regard.nn.insert",
+    "plan": "regard.advise.planning",
 }
 _MODULES = (
     "mask",

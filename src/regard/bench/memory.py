@@ -52,15 +52,15 @@ def give_back() -> None:
         trim(0)
 
 
-def in_own_process(code: str, *, timeout: float = 900) -> dict:
+def in_own_process(code: str, *, timeout: float = 900, environment: dict[str, str] | None = None) -> dict:
     """Run code that prints one JSON object as its last line, in a new interpreter on one thread.
 
     Raises:
         RuntimeError: It failed; the last lines that it said.
     """
-    environment = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    settings = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2]), **(environment or {})}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=timeout, env=os.environ | environment
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=timeout, env=os.environ | settings
     )
     if done.returncode:
         said = done.stderr.strip().splitlines()[-3:] or [
