@@ -10,6 +10,7 @@ from regard.checks.layers import odd_ones, stacks
 from regard.checks.roles import call_role, constructor_role
 from regard.checks.sites import attention_sites, causal_matrix
 from regard.intercept import Site
+from regard.intercept.site import HIDDEN, Step
 
 WORDS = r"\bcausal|autoregress|decoder-only|left[- ]to[- ]right|no peeking|cannot see the future|look[- ]ahead mask|masked self[- ]attention"
 
@@ -24,8 +25,9 @@ def causal_intent(case: Case, sees: Tensor) -> tuple[str | None, str]:
         return None, ""
     site = _causal_weights(case)
     if site is not None:
-        kind = "double-softmax" if site == "remade" else "future-leak-nonattention"
-        return "the attention weights inside are lower triangular", kind
+        if site == "causal":
+            return "the attention weights inside are lower triangular", "future-leak-nonattention"
+        return "a mask inside hides the future, and later steps give it weight again", site
     if case.design.causal:
         return "the design says causal", "causal-missing"
     missing = _layers_without(case)
@@ -52,15 +54,26 @@ def causal_intent(case: Case, sees: Tensor) -> tuple[str | None, str]:
 
 
 def _causal_weights(case: Case) -> str | None:
-    """ "causal" when every site's weights are lower triangular; "remade" when they were, and what met the values is not."""
+    """ "causal" when every site's weights are lower triangular; a kind of fault when they were, and what met the values is not."""
     sites = attention_sites(case)
     if not sites:
         return None
     final = [s.weights() if s.kind == "fused" else s.weights_used for s in sites]
     if all(causal_matrix(w) for w in final):
         return "causal"
-    hidden_once = [_hides_future(s) for s in sites]
-    return "remade" if any(hidden_once) else None
+    hidden_once = [s for s, w in zip(sites, final) if not causal_matrix(w) and _hides_future(s)]
+    return _remade(hidden_once[0]) if hidden_once else None
+
+
+def _remade(site: Site) -> str:
+    """What gave the hidden future its weight back."""
+    kept = [(i, k) for i, s in enumerate(site.before) if (k := _kept(s)) is not None and causal_matrix(k.double())]
+    if not kept:
+        return "double-softmax"
+    at, shown = kept[-1]
+    if any(s.op in ("tanh", "clamp") for s in site.before[at:]):
+        return "softcap-after-mask"
+    return "double-softmax" if bool(shown[..., 0, :].any()) else "causal-strict"
 
 
 def _layers_without(case: Case) -> list[Site]:
@@ -82,11 +95,21 @@ def _hides_future(site: Site) -> bool:
     for step in [*site.before, *site.after]:
         if step.op == "softmax" and step.tensor is not None and causal_matrix(step.tensor):
             return True
-        if step.op in ("fill", "where") and step.tensor is not None and step.tensor.ndim >= 2:
-            m = step.tensor if step.op == "fill" or not step.keep else ~step.tensor
-            if causal_matrix((~m.bool()).double()):
-                return True
+        kept = _kept(step)
+        if kept is not None and causal_matrix(kept.double()):
+            return True
     return False
+
+
+def _kept(step: Step) -> Tensor | None:
+    """(..., T, S) True where this step leaves the scores, if it is one that hides."""
+    if step.tensor is None or step.tensor.ndim < 2:
+        return None
+    if step.op in ("fill", "where"):
+        return ~(step.tensor if step.op == "fill" or not step.keep else ~step.tensor).bool()
+    if step.op in ("add", "sub") and step.tensor.is_floating_point():
+        return (step.tensor if step.op == "add" else -step.tensor) > HIDDEN
+    return None
 
 
 def _triangular(case: Case) -> str | None:

@@ -79,9 +79,18 @@ def key_span(site: Site) -> list[tuple[int, int, int]]:
 def key_head_of_query_head(site: Site) -> list[int] | None:
     """For each query head, the first key head with the same keys that it reads: [0, 0, 1, 1] or, repeated, [0, 0, 2, 2].
 
-    None unless the site has heads of their own, (B, H, T, D).
+    None unless the site has heads of their own, (B, H, T, D), or groups of them, (B, G, H / G, T, D).
     """
-    if site.query is None or site.key is None or site.query.dim() != 4 or site.key.dim() != 4:
+    if site.query is None or site.key is None or site.query.dim() != site.key.dim():
+        return None
+    if site.query.dim() == 5:
+        q, k = site.query, site.key.expand(*site.query.shape[:3], *site.key.shape[-2:])
+        return [
+            next(g for g in range(h + 1) if torch.equal(t[:, g], t[:, h]))
+            for t in [k.flatten(1, 2)]
+            for h in range(q.shape[1] * q.shape[2])
+        ]
+    if site.query.dim() != 4:
         return None
     heads, groups = site.query.shape[1], site.key.shape[1]
     if groups != heads:

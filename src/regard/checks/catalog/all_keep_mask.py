@@ -9,7 +9,7 @@ from regard.checks.masks import mask_uses, masked
 from regard.checks.rule import rule
 
 
-@rule("ATT104", kinds=("mask-shifted", "causal-missing", "mask-inverted"))
+@rule("ATT104", kinds=("mask-shifted", "causal-missing", "mask-inverted", "path-mismatch"))
 def all_keep_mask(case: Case) -> list[Verdict]:
     """With every key kept, the output equals the output without a mask.
 
@@ -57,13 +57,13 @@ CAUSES = {
     "causal-missing": "when a mask is given, the causal mask is not applied",
     "mask-inverted": "True hides where the author says that it keeps",
     "mask-shifted": "the mask is padded on the wrong side, or with the wrong value, for the tokens that the module adds",
-    None: "giving a mask takes another path than giving none",
+    "path-mismatch": "giving a mask takes another path than giving none",
 }
 FIXES = {
     "causal-missing": "combine the two masks with &",
     "mask-inverted": "invert the mask where it is applied",
     "mask-shifted": "F.pad(mask, (extra, 0), value=True) when the extra tokens come first",
-    None: "compare both paths step by step",
+    "path-mismatch": "compare both paths step by step",
 }
 
 
@@ -75,11 +75,11 @@ def _flip_neutral(case: Case, use, call) -> bool:
     return case.difference(masked(case, call, flipped(use), batch, keep), case.run(batch, call=call)) <= case.tolerance
 
 
-def _kind(case: Case, use) -> str | None:
+def _kind(case: Case, use) -> str:
     from regard.checks.mask_cause import mask_cause
     from regard.checks.masks import call_for
 
     if case.facts.get("causal"):
         return "causal-missing"
     kind = mask_cause(case, call_for(case, use.parameter), use)[0]
-    return kind if kind in ("mask-inverted", "mask-shifted") else None
+    return kind if kind in ("mask-inverted", "mask-shifted") else "path-mismatch"

@@ -75,16 +75,22 @@ def _along_tokens(case: Case) -> Verdict | None:
                 or site.learned_queries
             ):
                 continue
-            columns, rows = x.double().norm(dim=-2), x.double().norm(dim=-1)
-            if float(columns.std()) < 1e-6 * float(columns.mean()) and float(rows.std()) > 1e-3 * float(rows.mean()):
+            rows = x.double().norm(dim=-1)
+            for axis in [a for a in range(-2, -x.ndim - 1, -1) if x.shape[a] > 1]:
+                columns = x.double().norm(dim=axis)
+                if float(columns.std()) >= 1e-6 * float(columns.mean()) or float(rows.std()) <= 1e-3 * float(
+                    rows.mean()
+                ):
+                    continue
+                what = "the tokens" if axis == -2 else "the heads" if axis == -3 else "the batch"
                 return Verdict(
                     "error",
-                    f"the {name} vectors have unit length along the tokens, not along the channels: every token changes every score",
+                    f"the {name} vectors have unit length along {what}, not along the channels: one changes the scores of the others",
                     kind="qknorm-wrong",
-                    measured=f"norm over tokens {float(columns.mean()):.3g}, spread 0",
+                    measured=f"norm over {what} {float(columns.mean()):.3g}, spread 0",
                     allowed="unit length over channels",
                     where=site.where or None,
-                    cause="normalize(dim=-2) on (B, H, T, D)",
+                    cause=f"normalize(dim={axis}) on (B, H, T, D); without dim it runs over axis 1",
                     fix="normalize(dim=-1)",
                     example=f"{name} {tuple(x.shape)}",
                 )

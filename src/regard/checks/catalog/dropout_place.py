@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from regard.checks.case import Case, Verdict
+from regard.checks.influence import replace_token
 from regard.checks.rule import rule
 from regard.checks.sites import watch
 
@@ -25,9 +26,15 @@ def dropout_place(case: Case) -> Verdict | None:
     for site in sites:
         before, _ = site.dropout_steps
         if before and site.kind in ("softmax", "exp"):
+            ahead = _future_in_training(case)
             return Verdict(
-                "warning",
-                "dropout is applied to the scores before the softmax",
+                "error" if ahead > case.big else "warning",
+                "dropout is applied to the scores before the softmax"
+                + (
+                    f": in training, outputs change by {ahead:.2g} (relative) with later tokens"
+                    if ahead > case.big
+                    else ""
+                ),
                 kind="dropout-wrong-place",
                 measured=f"dropout before the softmax at {before[0].where}",
                 allowed="after it",
@@ -36,3 +43,15 @@ def dropout_place(case: Case) -> Verdict | None:
                 fix="weights = dropout(softmax(scores))",
             )
     return None
+
+
+def _future_in_training(case: Case) -> float:
+    """Of a module that is causal in eval: how far earlier outputs change with the last token, in train mode with one seed."""
+    if not case.facts.get("causal"):
+        return 0.0
+    batch = case.sample()
+    moved = {n: x.clone() for n, x in batch.items()}
+    for item in range(moved[case.call.query].shape[0]):
+        replace_token(moved[case.call.query], item, -1, number=item, size=3.0)
+    a, b = (case.run(x, train=True)[:, :-1] for x in (batch, moved))
+    return case.difference(a, b)

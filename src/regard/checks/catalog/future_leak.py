@@ -14,7 +14,15 @@ from regard.checks.sites import attention_sites, causal_matrix
 
 @rule(
     "ATT201",
-    kinds=("causal-off-by-one", "causal-flipped", "causal-missing", "future-leak-nonattention", "double-softmax"),
+    kinds=(
+        "causal-off-by-one",
+        "causal-flipped",
+        "causal-missing",
+        "future-leak-nonattention",
+        "double-softmax",
+        "softcap-after-mask",
+        "causal-strict",
+    ),
 )
 def future_leak(case: Case) -> Verdict | None:
     """No output of a causal module depends on a later token.
@@ -98,6 +106,8 @@ CAUSES = {
     "future-leak-nonattention": "the attention weights are causal; a mean, norm, standard deviation or convolution over the time axis is not",
     "window-symmetric": "the window reaches as far ahead as back",
     "double-softmax": "a second softmax gives hidden keys weight again",
+    "softcap-after-mask": "the scores are squeezed after the mask, which turns -inf into an ordinary score",
+    "causal-strict": "the first token may see nothing, and a row that is hidden everywhere becomes uniform",
     "causal-missing": "the mask is built and not applied, or only on one path",
     "causal-off-by-one": "the hidden triangle begins at diagonal 2 instead of 1 (or the kept one ends at 1 instead of 0)",
 }
@@ -105,6 +115,8 @@ FIXES = {
     "future-leak-nonattention": "normalise over channels, or cumulatively over time",
     "window-symmetric": "keep = (gap >= 0) & (gap < window)",
     "double-softmax": "mask again before the second softmax, or drop it",
+    "softcap-after-mask": "cap the scores first, then mask",
+    "causal-strict": "triu(diagonal=1) hides the future and keeps the token itself",
     "causal-missing": "pass the mask (or is_causal=True) on every path",
     "causal-off-by-one": "triu(diagonal=1) hides the future; tril(diagonal=0) keeps past and self",
 }

@@ -15,8 +15,12 @@ INTERLEAVED = r"repeat_interleave|enable_gqa|repeat_kv"
 
 def _value_heads(site: Site) -> list[int] | None:
     """For each query head, the first head with the same values."""
-    v = site.value
-    if v is None or v.dim() != 4 or site.query is None or v.shape[1] != site.query.shape[1]:
+    v, q = site.value, site.query
+    if v is None or q is None or v.dim() not in (4, 5) or v.dim() != q.dim():
+        return None
+    if v.dim() == 5:  # (B, G, H / G, S, D)
+        v, q = v.expand(*q.shape[:3], *v.shape[-2:]).flatten(1, 2), q.flatten(1, 2)
+    if v.shape[1] != q.shape[1]:
         return None
     return [next(g for g in range(h + 1) if torch.equal(v[:, g], v[:, h])) for h in range(v.shape[1])]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from regard.checks.case import Case, Verdict
 from regard.checks.positions import identical
 from regard.checks.rule import rule
@@ -23,7 +25,8 @@ def linear_normaliser(case: Case) -> Verdict | None:
         out = q @ (k.mT @ v) / (q @ k.sum(-2).unsqueeze(-1) + eps)
     References: Katharopoulos et al. 2020.
     """
-    case.need(case.call.free_length and not case.call.is_cross, "one length only, or two streams")
+    map_ = len(case.call.sources[case.call.query].grid) == 2
+    case.need((case.call.free_length or map_) and not case.call.is_cross, "one length only, or two streams")
     case.need(case.design.row_sum != "any", "the design says that weights need not sum to 1")
     case.need_determinism()
     seen = watch(case, case.sample()).seen
@@ -32,7 +35,7 @@ def linear_normaliser(case: Case) -> Verdict | None:
         "no attention without a softmax was seen",
     )
     n = case.call.sources[case.call.query].tokens
-    a, b, c = (case.run(identical(case, 40, tokens=k * n))[0, -1] for k in (1, 2, 3))
+    a, b, c = (_repeated(case, k) for k in (1, 2, 3))
     first, second = b - a, c - b
     size = max(float(a.abs().max()), 1e-12)
     if float(first.abs().max()) < case.big * size:
@@ -58,6 +61,14 @@ def linear_normaliser(case: Case) -> Verdict | None:
         cause="a normaliser that does not match the weights, or positions",
         fix="divide by q . sum(k) + eps",
     )
+
+
+def _repeated(case: Case, times: int) -> Tensor:
+    """(F,) the last output of so many times the usual number of identical tokens; a map gets more columns."""
+    source = case.call.sources[case.call.query]
+    batch = identical(case, 40, tokens=times * source.tokens)
+    grids = {case.call.query: (source.grid[0], times * source.grid[1])} if len(source.grid) == 2 else None
+    return case.run(batch, grids=grids)[0, -1]
 
 
 BENDS = r"\bnorm\w*\(|Norm\b|\bgate|silu|gelu|swish|\bglu\b|sigmoid|tanh|[cC]onv|\bpos_|position"

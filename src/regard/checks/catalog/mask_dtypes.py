@@ -36,10 +36,12 @@ def mask_dtypes(case: Case) -> list[Verdict]:
         rows = real_rows(call, use, keep, right)
         change = case.difference(got[rows], right[rows])
         if change > case.big:
-            said = "the text names no dtype" if not case.evidence.says(r"\b(bool|boolean)\b") else "the text says bool"
+            names = case.evidence.says(r"\b(bool|boolean)\b"), case.evidence.says(r"\b(u?int\d*|integers?|long)\b")
+            said = "the text says bool" if names[0] else "the text names no dtype"
+            said = f"the text says {names[0]} and {names[1]}" if all(names) else said
             out.append(
                 Verdict(
-                    "warning" if "names no" in said else "question",
+                    "error" if all(names) else "question" if names[0] else "warning",
                     f"{use.parameter} as {other.dtype} runs and gives another output ({change:.2g}, relative) than as {use.dtype}; {said}",
                     kind="mask-dtype",
                     measured=change,

@@ -15,7 +15,7 @@ LOCAL_WORDS = (
 )
 
 
-@rule("ATT202", kinds=("chunk-boundary", "chunk-tail"))
+@rule("ATT202", kinds=("chunk-boundary", "chunk-tail", "causal-missing"))
 def past_is_seen(case: Case) -> Verdict | None:
     """Where a causal module sees all of a short past, it sees all of a longer one.
 
@@ -41,6 +41,8 @@ def past_is_seen(case: Case) -> Verdict | None:
             continue
         if not found.square:
             continue
+        if not found.causal:
+            return _no_longer_causal(case, n, size, float(found.change.triu(1).max()))
         missing = _missing(found.sees)
         if missing is not None and not _faint(case, n, *missing):
             t, first = missing
@@ -55,6 +57,20 @@ def past_is_seen(case: Case) -> Verdict | None:
                 fix="carry the key-value state (and the normaliser) from chunk to chunk",
             )
     return None
+
+
+def _no_longer_causal(case: Case, length: int, size: int | None, worst: float) -> Verdict:
+    short = case.call.sources[case.call.query].tokens
+    return Verdict(
+        "error",
+        f"it is causal at length {short} and sees the future at length {length}",
+        kind="causal-missing",
+        measured=worst,
+        allowed=case.tolerance,
+        example=f"length {length}" + (f", pieces of {size}" if size else ""),
+        cause="longer inputs take another path, which has no causal mask",
+        fix="mask every piece with the positions of its queries",
+    )
 
 
 def _faint(case: Case, length: int, row: int, first: int) -> bool:
