@@ -216,6 +216,26 @@ def test_gradients_are_right_and_zero_where_nothing_is_seen(kind):
     assert not grads[1][0, :, [0, 3]].any()
 
 
+@pytest.mark.parametrize("kind", ["elu+1", "random"])
+def test_compiled_in_one_graph_many_chunks_give_the_same_forward_and_backward(kind):
+    torch._dynamo.reset()
+    features, _ = MAPS[kind]
+
+    def run(query, key, value, keep):
+        return linear.causal(query, key, value, features, keep=keep, chunk=4)[0]
+
+    compiled = torch.compile(run, fullgraph=True, backend="aot_eager", dynamic=True)
+    for T in (23, 30):
+        *tensors, keep = case(T, T, seed=T, kept=0.8)
+        tensors = [x.requires_grad_() for x in tensors]
+        results = []
+        for function in (run, compiled):
+            output = function(*tensors, keep)
+            results.append([output, *torch.autograd.grad(output.square().sum(), tensors)])
+        for one, other in zip(*results):
+            torch.testing.assert_close(one, other, atol=1e-10, rtol=1e-10, check_stride=False)
+
+
 def test_features_that_are_all_zero_give_zero_and_not_nan():
     features, _ = MAPS["relu"]
     query, key, value, _ = case(6, 6, seed=3)

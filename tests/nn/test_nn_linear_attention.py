@@ -109,6 +109,18 @@ def test_the_same_mask_said_in_four_ways_is_the_same():
     assert torch.equal(layer(x, mask=keep[:, None, None]), layer(x, mask=padding(keep)))
 
 
+def test_with_a_cache_a_bool_tensor_covers_all_the_keys_so_far():
+    layer, x = LAYERS["elu+1"](causal=True), draws(2, T, E)
+    keep = torch.rand(2, 1, 1, T, generator=torch.Generator().manual_seed(3)) < 0.6
+    cache = layer.new_cache(2)
+    parts = [layer(x[:, :4], mask=keep[..., :4], cache=cache), layer(x[:, 4:], mask=keep, cache=cache)]
+    torch.testing.assert_close(torch.cat(parts, dim=1), layer(x, mask=keep), atol=EXACT, rtol=EXACT)
+    with pytest.raises(ShapeError, match="the mask covers 2 keys, but there are 10 so far; it must cover all of them"):
+        layer(x[:, :1], mask=keep[..., :2], cache=cache)
+    with pytest.raises(ShapeError, match=r"keep of padding\(\) covers 9 keys, but the call has 10"):
+        layer(x[:, :1], mask=padding(keep[:, 0, 0]), cache=cache)
+
+
 @pytest.mark.parametrize(
     "mask",
     [
