@@ -172,8 +172,11 @@ def _rows(work: Work) -> int:
 
 
 def _table(work: Work) -> int:
-    """Bytes of the mask of a prompt that fills a rolling cache: a table, once for all heads, as booleans and as numbers twice."""
-    return work.length * (work.length + min(work.window or 0, work.length)) * (1 + 2 * work.itemsize)
+    """Bytes that a prompt takes while it fills a rolling cache: keys and values behind those of the cache, and the mask as a table for
+    all heads, as booleans and as numbers twice."""
+    kept = min(work.window or 0, work.length)
+    joined = 2 * work.shared_unit * (work.length + kept) // work.length
+    return joined + work.length * (work.length + kept) * (1 + 2 * work.itemsize)
 
 
 def _blocks(work: Work) -> int:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
+from regard.advise.planning import plan
 from regard.bench import memory
 from regard.bench.line import Line
 from regard.bench.score_scale import scale_rows
@@ -27,6 +28,7 @@ def lines(*, quick: bool = False) -> list[Line]:
         ),
         "the fused kernel takes 30 to 50 % less memory": lambda n: [_less_memory(tokens)],
         "16 heads instead of 8 at the same width: memory doubles, latency +8 %": lambda n: _heads(tokens, n),
+        "32 x 512 tokens on 8 GB run out of memory with the open form": lambda n: founding_example(),
         "the weights of B = 8, H = 8, L = 512 in float32 take 67 MB": lambda n: [_weights_bytes()],
         "a key-value cache makes decoding several times as fast": lambda n: [_cache(tokens)],
         "a layer of width 512 has 787,968 + 262,656 parameters": lambda n: [_parameters()],
@@ -98,6 +100,26 @@ def _heads(tokens: int, rounds: int) -> list[dict]:
         said = f"memory {held[8]:.0f} to {held[16]:.0f} MiB, latency {more:+.0%}"
         name = f"16 heads instead of 8, width 512, B = 8, L = {tokens}, {way}: memory doubles, latency +8 %"
         made.append(claim(name, said, verdict, eight=held[8], sixteen=held[16], latency=more))
+    return made
+
+
+def founding_example() -> list[dict]:
+    """From how many layers on a training step of 32 x 512 tokens, width 512, 8 heads, does not fit into 8 GB: as `plan` foretells."""
+    made = []
+    for dtype in ("fp16", "fp32"):
+        fewest = {}
+        for way in ("open", "fused"):
+            sizes = {"batch": 32, "length": 512, "dtype": dtype, "memory": "8GB", "train": True}
+            fewest[way] = next(n for n in range(1, 200) if not plan(512, 8, layers=n, **sizes).way(way).fits)
+        six = plan(512, 8, layers=6, batch=32, length=512, dtype=dtype, train=True)
+        peaks = {way: six.way(way).peak / 1e9 for way in fewest}
+        said = (
+            f"6 layers: open {peaks['open']:.2f} GB, fused {peaks['fused']:.2f} GB; over 8 GB from {fewest['open']} layers on with "
+            f"the open form, from {fewest['fused']} on with the fused"
+        )
+        verdict = "confirmed" if fewest["open"] <= 6 else f"from {fewest['open']} layers on"
+        name = f"32 x 512 tokens on 8 GB run out of memory with the open form (training, {dtype}, width 512, 8 heads; foretold)"
+        made.append(claim(name, said, verdict, fewest=fewest, peaks=peaks))
     return made
 
 

@@ -20,6 +20,7 @@ SUITES = {
     "capture": "regard.bench.capturing",
     "check": "regard.bench.checking",
     "precision": "regard.bench.precision",
+    "plan": "regard.bench.planned",
     "claims": "regard.bench.claims",
 }
 ROUNDS, QUICK_ROUNDS = 9, 2
