@@ -26,6 +26,7 @@ class Source:
     width: int
     heads: int = 1
     vocabulary: int | None = None  # integer ids below this number instead of floats
+    patch: int = 1  # a token is a square of so many pixels on a side; `width` counts all their channels
 
     @property
     def tokens(self) -> int:
@@ -33,7 +34,8 @@ class Source:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.layout.shape(self.batch, self.grid, self.width, self.heads)
+        pixels = tuple(n * self.patch for n in self.grid)
+        return self.layout.shape(self.batch, pixels, self.width // self.patch**2, self.heads)
 
     def sample(self, generator: torch.Generator, *, batch: int | None = None, tokens: int | None = None) -> Tensor:
         """(B, N, F) standard normal, or (B, N, 1) ids."""
@@ -47,6 +49,8 @@ class Source:
         grid = grid or self.grid_of(tokens.shape[1])
         if self.vocabulary is not None:
             return self.layout.from_tokens(tokens, grid)
+        if self.patch > 1:
+            tokens, grid = _pixels(tokens, grid, self.patch)
         return self.layout.from_tokens(tokens.to(dtype), grid, self.heads)
 
     def grid_of(self, tokens: int) -> tuple[int, ...]:
@@ -56,6 +60,13 @@ class Source:
         if len(self.grid) == 1:
             return (tokens,)
         raise ValueError(f"{tokens} tokens do not fill a grid like {self.grid}")
+
+
+def _pixels(tokens: Tensor, grid: tuple[int, ...], side: int) -> tuple[Tensor, tuple[int, ...]]:
+    """(B, h * w, C * side * side), tokens that are patches, as (B, h * side * w * side, C), and the grid of pixels."""
+    rows, columns = grid
+    cut = tokens.reshape(tokens.shape[0], rows, columns, -1, side, side)  # (B, h, w, C, side, side)
+    return cut.permute(0, 1, 4, 2, 5, 3).flatten(1, 4), (rows * side, columns * side)
 
 
 BATCH_FIRST = Layout("BLD")
@@ -72,6 +83,7 @@ class Call:
     output: tuple[Any, ...] = ()  # keys that lead to the main tensor in what is returned
     output_layout: Layout = BATCH_FIRST
     follows: bool = True  # one output token for each query token
+    skip: int = 0  # rows of the output before those: a class token
     free_length: bool = True  # other lengths run too
     free_batch: bool = True
 
@@ -105,7 +117,7 @@ class Call:
         """(B, M, F) in float64, from whatever the subject returned."""
         for key in self.output:
             raw = raw[key] if not isinstance(key, str) or isinstance(raw, dict) else getattr(raw, key)
-        tokens = self.output_layout.to_tokens(raw.detach() if not raw.requires_grad else raw)
+        tokens = self.output_layout.to_tokens(raw.detach() if not raw.requires_grad else raw)[:, self.skip :]
         return tokens.to(torch.float64) if not tokens.is_complex() else tokens.abs().to(torch.float64)
 
     def describe(self) -> dict[str, Any]:

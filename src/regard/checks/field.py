@@ -88,8 +88,15 @@ def wrapped(field: Field) -> list[int]:
         for t, line in along.items():
             holes = [s for s in gaps(line) if s != usual]
             if len(holes) == 1 and holes[0] > usual and _at_both_ends(line, size) and len(line) <= longest:
-                out.append(t)
+                out += [t] if _shared(t, line, along, axis, field.grid) else []
     return sorted(set(out))
+
+
+def _shared(token: int, line: list[int], along: dict[int, list[int]], axis: int, grid: tuple[int, int]) -> bool:
+    """Does another token of the same row (or column) see the same? The tokens of a window do; those of a pair map do not."""
+    places = {t: divmod(t, grid[1])[axis] for t in along}
+    mates = [t for t, place in places.items() if t != token and place == places[token]]
+    return not mates or any(along[t] == line for t in mates)
 
 
 def _at_both_ends(line: list[int], size: int) -> bool:
@@ -118,8 +125,9 @@ def other_grids(case: Case) -> list[tuple[int, ...]]:
         n = source.tokens
         return [(n + n // 2,), (2 * n,), (3 * n,), (n + 4,)]
     h, w = source.grid
+    most = 150 if source.patch == 1 else 50  # a patch is many pixels
     tried = [(8, 8), (8, 12), (12, 8), (h, w + h), (w, h), (7, 9), (6, 6), (4, 8)]
-    return [g for g in dict.fromkeys(tried) if g != (h, w) and g[0] * g[1] <= 150]
+    return [g for g in dict.fromkeys(tried) if g != (h, w) and g[0] * g[1] <= most]
 
 
 __all__ = ["Field", "contiguous_blocks", "field_of", "gaps", "other_grids", "partition", "wrapped"]

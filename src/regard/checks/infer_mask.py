@@ -143,6 +143,8 @@ def _in_order(case: Case, call: Call, name: str, trials: list[Trial]) -> Iterato
     sources, heads = _streams(case, call, name), case.evidence.number(HEAD_NAMES) or 1
     left = [use for source in sources for use in _options(case, name, source)]
     yield from left
+    if not trials and call.skip:
+        yield from (replace(u, lead=call.skip) for u in left)
     if not trials:
         yield from (u for source in sources for u in encodings(name, source, heads) if u not in left)
 
@@ -186,8 +188,9 @@ def _streams(case: Case, call: Call, name: str) -> list[str]:
     )
     if on == "query":
         return [call.query]
-    first = call.keys
-    return [first, call.query]
+    if call.sources[call.query].tokens == 1:
+        return [call.keys]
+    return [call.keys, call.query]
 
 
 def _options(case: Case, name: str, source: str) -> list[MaskUse]:
@@ -202,7 +205,10 @@ def _options(case: Case, name: str, source: str) -> list[MaskUse]:
     if said is not None and dtype != "additive":
         options = [o for o in options if o.dtype != "additive"]  # a 0/1 vocabulary is no additive mask
     if dtype in ("bool", "int"):
-        options = [o for o in options if o.dtype == dtype] + [o for o in options if o.dtype != dtype and said is None]
+        others = [o for o in options if o.dtype != dtype and said is None]
+        if case.evidence.dtype_only(name) == dtype:  # "bool": what is added to the scores is none
+            others = [o for o in others if o.dtype != "additive"]
+        options = [o for o in options if o.dtype == dtype] + others
     if isinstance(case.design.mask, dict) and name == case.design.mask_argument:
         dtype = {
             "bool": "bool",

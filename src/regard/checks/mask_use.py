@@ -36,10 +36,14 @@ class MaskUse:
     said: str = ""  # the words that fix the polarity
     neutral: bool = True  # hiding nothing equals giving no mask
     changes: bool = True  # hiding a key changed anything at all
+    lead: int = 0  # keys before those of the tokens, never hidden: a class token
     partners: tuple[MaskUse, ...] = ()  # arguments that hide the same tokens elsewhere, and are given the same pattern
 
     def encode(self, keep: Tensor, queries: int, dtype: torch.dtype) -> Tensor:
         """keep: (B, S) bool, True = attend."""
+        if self.lead:
+            keep = torch.cat([torch.ones(keep.shape[0], self.lead, dtype=torch.bool), keep], 1)
+            queries += self.lead
         if self.shape == "lengths":
             return keep.sum(-1)
         shaped = _shape(keep, self.shape, queries, self.heads)

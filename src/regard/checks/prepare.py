@@ -18,6 +18,7 @@ from regard.checks.infer import NotCallable, infer_call, infer_cross
 from regard.checks.infer_cache import infer_cache
 from regard.checks.infer_mask import infer_masks
 from regard.checks.mask_pairs import pair_masks
+from regard.checks.patches import settle_patches
 from regard.checks.plan import read_signature
 from regard.checks.subject import Subject, describe_error
 
@@ -83,6 +84,7 @@ def _called(
 def _settle(case: Case) -> None:
     settle.settle_randomness(case)
     settle.settle_batch_axis(case)
+    settle_patches(case)
     settle.settle_freedom(case)
     case.dropout = case.design.dropout if case.design.dropout is not None else dropout_rate(case.subject.pristine)
     case.cross = _context_that_counts(case, infer_cross(case.subject, case.signature, case.call))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
+import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +23,25 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
         return inspect.signature(function)
     except (TypeError, ValueError):
         return _documented(function)
+
+
+def flags_of(function: Callable[..., Any]) -> list[str]:
+    """Parameters that may be True, False or nothing, and the keys of that kind that a typed **kwargs takes."""
+    out = []
+    for p in signature_of(function).parameters.values():
+        if p.kind is p.VAR_KEYWORD:
+            taken = [a for a in typing.get_args(p.annotation) if typing.is_typeddict(a)]
+            out += [name for a in taken for name, kind in a.__annotations__.items() if _may_be_flag(kind)]
+        elif p.default is None and _may_be_flag(p.annotation):
+            out.append(p.name)
+    return list(dict.fromkeys(out))
+
+
+def _may_be_flag(annotation: Any) -> bool:
+    """bool | None, Optional[bool], or the text of either."""
+    text = getattr(annotation, "__forward_arg__", annotation)
+    text = text if isinstance(text, str) else str(annotation)
+    return re.fullmatch(r"bool \| None|None \| bool|(typing\.)?Optional\[bool\]", text) is not None
 
 
 def _documented(function: Callable[..., Any]) -> inspect.Signature:

@@ -37,7 +37,7 @@ def watch(
 ) -> Observed:
     """Run once under the interceptor."""
     call = call or case.call
-    module = case.subject.instance(fresh=True, train=train)
+    module = case.subject.instance(fresh=True if grad else None, train=train)  # a copy of a large model takes long
     if pristine:
         import copy
 

@@ -39,6 +39,8 @@ def head_sees_each_token_once(case: Case) -> Verdict | None:
     Good:
         q = self.q(x).view(B, T, H, D).transpose(1, 2)
     """
+    patches = case.call.sources[case.call.query].patch > 1
+    case.need(not patches, "patches are followed, and tokens inside may be parts of one")
     case.need_determinism()
     looked = False
     for call, rows, _ in _known(case):
@@ -132,6 +134,8 @@ def _queries_from_elsewhere(case: Case) -> Verdict | None:
             by_call.setdefault(id(call), []).append((call, rows["query"].source))
     for found in by_call.values():
         call = found[0][0]
+        if not call.follows:  # which stream asks is a guess then
+            continue
         at, s = token_offset(case, call, call.query), call.sources[call.query]
         if not any(bool(((q >= at) & (q < at + s.batch * s.tokens)).any()) for _, q in found):
             return Verdict(

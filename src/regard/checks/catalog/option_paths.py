@@ -13,6 +13,7 @@ from regard.checks.influence import influence
 from regard.checks.masks import call_for, keep_pattern, real_rows
 from regard.checks.roles import call_role
 from regard.checks.rule import rule
+from regard.checks.signatures import flags_of
 
 
 @rule("ATT505", kinds=("path-mismatch", "causal-missing"))
@@ -98,7 +99,9 @@ def _options(case: Case) -> list[tuple[str, Any]]:
     ]
     roles = ("return_option", "path_option", "cache_option")
     found = [(n, not d) for n, d in case.signature.options.items() if call_role(n) in roles and n not in dict(declared)]
-    return declared + found
+    given = {n for n, _ in declared + found}
+    flags = [n for n in flags_of(case.subject.forward) if call_role(n) in roles and n not in given]
+    return declared + found + [(n, value) for n in flags for value in (True, False)]
 
 
 def _run(
