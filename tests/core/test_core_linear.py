@@ -216,6 +216,7 @@ def test_gradients_are_right_and_zero_where_nothing_is_seen(kind):
     assert not grads[1][0, :, [0, 3]].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["elu+1", "random"])
 def test_compiled_in_one_graph_many_chunks_give_the_same_forward_and_backward(kind):
     torch._dynamo.reset()
