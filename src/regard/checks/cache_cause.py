@@ -125,6 +125,8 @@ def _step(full: Site, steps: list[Site], keys: list[int]) -> tuple[str | None, s
                     f"the step sees keys {seen.nonzero().flatten().tolist()}, the full call {allowed.nonzero().flatten().tolist()}",
                 )
             return "cache-position-bias", "queries and keys agree; what is added to the scores does not"
+        if last.value is not None and full.value is not None and _same_set(last.value, full.value):
+            return "cache-order", "the cached values are those of the full call in another order than the keys"
         return None, "queries, keys and scores agree; values or what follows do not"
     if _sorted_equal(last, full):
         return "cache-order", "the cached keys are those of the full call in another order"
@@ -155,7 +157,11 @@ def _same_keys(step: Site, full: Site) -> bool:
 
 
 def _sorted_equal(step: Site, full: Site) -> bool:
-    key, full_key = recorded(step.key), recorded(full.key)
+    return _same_set(recorded(step.key), recorded(full.key))
+
+
+def _same_set(key: Tensor, full_key: Tensor) -> bool:
+    """Are the rows of item 0 the first rows of the full call, in whatever order?"""
     n = key.shape[-2]
     if n > full_key.shape[-2]:
         return False

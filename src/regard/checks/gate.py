@@ -108,7 +108,7 @@ def meant(case: Case) -> str | None:
 
     if re.search(r"spatial|pixel", name, re.IGNORECASE):
         return "spatial"
-    if re.search(r"channel|squeeze|(^|[a-z_])SE|^Se[A-Z_]|eca", name):
+    if re.search(r"[cC]hannel|[sS]queeze|(^|[a-z_])SE|^Se[A-Z_]|eca|^ECA|^Eca[A-Z_]", name):
         return "channel"
     if spatial and not channel:
         return "spatial"

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.checks.defaults import put_back
 from regard.checks.signatures import signature_of
 
 NOISE = (
@@ -151,7 +152,8 @@ def _moved(p: Tensor, generator: torch.Generator) -> Tensor:
 def invoke(module: Any, kwargs: dict[str, Any]) -> Any:
     """Call with positional arguments where the names begin with '*' (variadic), by keyword elsewhere."""
     positional = [kwargs[k] for k in sorted(k for k in kwargs if k.startswith("*"))]
-    return module(*positional, **{k: v for k, v in kwargs.items() if not k.startswith("*")})
+    with put_back(module):  # a list as a default argument would remember this call
+        return module(*positional, **{k: v for k, v in kwargs.items() if not k.startswith("*")})
 
 
 def clone(value: Any) -> Any:

@@ -35,6 +35,13 @@ def gate_shape(case: Case) -> Verdict | None:
             cause="the last convolution has one map per channel (groups=channels) instead of one",
             fix="nn.Conv2d(channels, 1, k)",
         )
+    if wanted == "spatial" and not gate.channel_flat and not gate.spatially_flat and _reads_pooled_channels(case, gate):
+        return _map_per_channel(
+            gate,
+            "a spatial gate that reads only what is pooled over channels",
+            cause="the convolution over the pooled maps has one output per channel instead of one",
+            fix="nn.Conv2d(2, 1, k, padding=k // 2)",
+        )
     if wanted == "channel" and varies and (_flat(gate.values, (2,)) or _flat(gate.values, (3,))):
         return _one_axis_only(gate)
     if gate.spatially_flat or gate.channel_flat or not gate.pixelwise:
@@ -94,6 +101,12 @@ def _one_map(case: Case) -> str | None:
     return case.evidence.says(
         r"shared (by|across|over) (the |all )?channels|one (map|value|gate)[^.]{0,30}(pixel|position|location)|spatial (gate|attention|map)"
     )
+
+
+def _reads_pooled_channels(case: Case, gate: Gate) -> bool:
+    """Does the gate stay as it is when the channels of the image are exchanged? Then it reads their mean or maximum."""
+    turned = gate.x.roll(1, 1)
+    return float((run_image(case, turned) / turned - gate.values).abs().max()) < FLAT
 
 
 def _local(case: Case, gate: Gate) -> bool:

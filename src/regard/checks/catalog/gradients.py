@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from regard.checks.call import Call
 from regard.checks.case import Case, Verdict
 from regard.checks.choice import Choices, differ
+from regard.checks.infer import float_tensors
 from regard.checks.redraw import SEEDS, redrawn
 from regard.checks.rule import rule
 from regard.checks.sites import attention_sites, watch
@@ -109,6 +110,8 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
     optional = len(attention_sites(case)) > 1 or bool(
         case.signature.extra_streams or case.signature.caches or case.signature.positions
     )
+    if kind == "unused-parameters" and not never and not optional and _dropped(case, dead):
+        return [_result_dropped(dead, len(got))]
     level = (
         "error"
         if kind != "unused-parameters" or (never and attention != "none")
@@ -130,6 +133,38 @@ FIXES = {
     "gradient-cut": "remove detach(), .data or no_grad() on the way",
     "unused-parameters": "call it, or remove it",
 }
+
+
+def _dropped(case: Case, dead: list[str]) -> bool:
+    """Do the layers of all dead parameters run, and does nothing that is returned or kept lead back to them, in either mode?"""
+    called = watch(case, case.sample()).seen.calls
+    if not all("." in n and called.get(n.rpartition(".")[0]) for n in dead):
+        return False
+    for train in (False, True):
+        module = case.subject.instance(fresh=True, train=train)
+        raw = case.raw(case.sample(4), grad=True, module=module)
+        kept = [v for part in module.modules() for v in vars(part).values()]  # a loss for the trainer to collect
+        outs = [t for _, t in float_tensors([raw, kept]) if t.requires_grad and t.grad_fn is not None]
+        named = [p for n, p in module.named_parameters() if n in dead]
+        if not outs or len(named) < len(dead):
+            return False
+        grads = torch.autograd.grad([t.abs().sum() for t in outs], named, allow_unused=True)
+        if any(g is not None for g in grads):
+            return False
+    return True
+
+
+def _result_dropped(dead: list[str], parameters: int) -> Verdict:
+    return Verdict(
+        "error",
+        f"{', '.join(dead[:4])} run in the forward, and nothing that is returned depends on them: their result is dropped",
+        kind="unused-parameters",
+        measured=f"{len(dead)} of {parameters} parameters without gradient",
+        allowed="0",
+        example="a random projection of the output",
+        cause="what the layer computes is never added or used",
+        fix="use it, or remove the layer",
+    )
 
 
 def _inference_only(parameters: int) -> Verdict:

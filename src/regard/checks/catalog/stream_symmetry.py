@@ -9,12 +9,15 @@ from regard.checks.infer import float_tensors
 from regard.checks.rule import rule
 from regard.checks.sites import watch
 
+BOTH = r"both (streams|sides|inputs|modalities|sequences|directions)|each other|[bB]i-?[dD]irectional|symmetric|mutual|co-?attention"
+
 
 @rule("ATT310", kinds=("stream-asymmetry",))
 def stream_symmetry(case: Case) -> Verdict | None:
     """A module that updates two streams with one set of weights gives swapped outputs for swapped inputs.
 
-    Applies where two parameters are named as a pair (f0 and f1, left and right, a and b) and every weight serves both.
+    Applies where two parameters are named as a pair (f0 and f1, left and right, a and b), or the text speaks of both streams,
+    and every weight serves both.
     What goes wrong: the first stream is updated before the second reads it.
     Why it matters: matching A with B differs from matching B with A.
 
@@ -24,9 +27,10 @@ def stream_symmetry(case: Case) -> Verdict | None:
         d0, d1 = attn(f0, f1), attn(f1, f0); f0, f1 = f0 + d0, f1 + d1
     """
     names = list(case.call.arguments)
-    declared = case.design.symmetric
+    declared, said = case.design.symmetric, case.evidence.says(BOTH)
     case.need(
-        len(names) == 2 and case.call.is_cross and (declared is not None or _pair(*names)), "no pair of equal streams"
+        len(names) == 2 and case.call.is_cross and (declared is not None or _pair(*names) or said is not None),
+        "no pair of equal streams",
     )
     case.need_determinism()
     same = {n: s.tokens for n, s in case.call.sources.items()}
