@@ -17,6 +17,7 @@ _HOME = {  # public name -> the file that defines it
     "capture": "regard.recording.capture",
     "watch": "regard.recording.watch",
     "insert": "regard.nn.insert",
+    "replace": "regard.convert.replace",
     "plan": "regard.advise.planning",
 }
 _MODULES = (
@@ -26,6 +27,8 @@ _MODULES = (
     "reference",
     "nn",
     "convert",
+    "adapt",
+    "parallel",
     "core",
     "checks",
     "views",

@@ -58,8 +58,8 @@ class Count:
 
 
 def attention_modules(model: nn.Module) -> list[nn.Module]:
-    """The modules whose class is named an attention, and in which no other such module lies."""
-    named = [module for module in model.modules() if "attention" in type(module).__name__.lower()]
+    """The modules whose class, or a class under it, is named an attention, and in which no other such module lies."""
+    named = [m for m in model.modules() if any("attention" in base.__name__.lower() for base in type(m).__mro__)]
     return [m for m in named if not any(other is not m and other in set(m.modules()) for other in named)]
 
 

@@ -1,6 +1,6 @@
 """Weights between frameworks, verified; the first place where two models part; export."""
 
-from regard.convert.align import Alignment as Alignment, align as align
+from regard.convert.alignment import Alignment as Alignment, align as align
 from regard.convert.doors import (
     How as How,
     from_flax as from_flax,
@@ -22,5 +22,6 @@ from regard.convert.outward import (
     to_torch as to_torch,
     to_x_transformers as to_x_transformers,
 )
+from regard.convert.replace import Replaced as Replaced, replace as replace
 from regard.convert.swin import from_swin as from_swin
 from regard.convert.verify import Conversion as Conversion
