@@ -49,15 +49,13 @@ def _heads(work: Work) -> Iterator[Advice]:
     usual = " or ".join(map(str, heads_for(E)))
     source = "Vaswani 2017, arXiv:1706.03762, table 3; Bhojanapalli 2020, arXiv:2002.07028"
     if D < NARROW:
-        why = f"{work.heads} heads of {D} channels: scores of so few channels have low rank, and heads degenerate below {NARROW}"
+        why = f"{work.heads} heads of {D} channels: scores of so few channels have low rank, and heads degenerate"
         yield Advice("heads", f"{usual} heads", why, source)
     elif D > WIDE:
         why = f"{work.heads} heads of {D} channels: more heads look at more places for the same operations; 64 to 128 is usual"
         yield Advice("heads", f"{usual} heads", why, source)
     else:
-        why = (
-            f"{D} channels per head; 64 to 128 is usual ({usual} heads at this width), below {NARROW} heads degenerate"
-        )
+        why = f"{D} channels per head; 64 to 128 is usual ({usual} heads at this width), below {NARROW} channels heads degenerate"
         yield Advice("heads", f"{work.heads} heads", why, source)
 
 
@@ -99,7 +97,7 @@ def _precision(work: Work) -> Iterator[Advice]:
     size = parameters_of(work).total
     if work.way == "train" and work.itemsize == 2:
         why = (
-            f"sums of small updates vanish in 16 bits; float32 weights and AdamW beside them take {10 * size / 1e6:,.0f} MB more "
+            f"sums of small updates vanish in 16 bits; float32 weights, gradients and AdamW, and the 16-bit copy, take {10 * size / 1e6:,.0f} MB more "
             "than this plan"
         )
         how = (

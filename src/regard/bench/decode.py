@@ -27,7 +27,7 @@ def steps(dtype: torch.dtype, *, heads: int = 32, kv_heads: int = 8, keys: int =
     work = Work(4 * heads * keys * 128, 2 * kv_heads * keys * 128 * dtype.itemsize, kind)
     made = []
     for way, target in WAYS:
-        what = f"decode {heads}/{kv_heads} heads, {keys:,} keys, {kind}, against {way}"
+        what = f"decode {heads}/{kv_heads} heads, {keys:,} keys, {kind}"
 
         def make(way=way) -> Pair:
             return _pair(way, dtype, heads, kv_heads, keys)
