@@ -344,3 +344,25 @@ class KeptForEval(nn.Module):
 
 def test_a_table_that_is_kept_for_eval_gets_its_gradient_in_training():
     assert said(KeptForEval(), "ATT701") == []
+
+
+class ComplexAngles(nn.Module):
+    """Rotary angles are a complex buffer, as in the code that came with the first open language models."""
+
+    def __init__(self, dim=32, heads=4, length=64):
+        super().__init__()
+        self.heads, self.qkv = heads, nn.Linear(dim, 3 * dim)
+        angles = torch.outer(torch.arange(length).float(), 10_000.0 ** -torch.linspace(0, 0.75, dim // heads // 2))
+        self.register_buffer("rope", torch.polar(torch.ones_like(angles), angles), persistent=False)
+
+    def turn(self, x: Tensor) -> Tensor:
+        pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+        return torch.view_as_real(pairs * self.rope[: x.shape[-2]]).flatten(-2).to(x.dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).movedim(2, 0).transpose(2, 3)
+        return F.scaled_dot_product_attention(self.turn(q), self.turn(k), v).transpose(1, 2).flatten(2)
+
+
+def test_complex_angles_keep_their_imaginary_part_when_the_module_is_cast():
+    assert said(ComplexAngles(), "ATT801") == []

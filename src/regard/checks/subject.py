@@ -168,8 +168,12 @@ def clone(value: Any) -> Any:
 
 
 def as_dtype(module: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """The module with parameters, buffers and plain floating tensors in its attributes cast to `dtype`, in place."""
-    module.to(dtype)
+    """The module with parameters, buffers and plain floating tensors in its attributes cast to `dtype`, in place.
+
+    Complex buffers (angles of rotary positions) stay complex: `module.to(dtype)` would drop their imaginary part.
+    """
+    other = torch.complex128 if dtype == torch.float64 else torch.complex64
+    module._apply(lambda t: t.to(dtype) if t.is_floating_point() else t.to(other) if t.is_complex() else t)
     for part in module.modules():
         for name, value in list(vars(part).items()):
             if isinstance(value, Tensor) and value.is_floating_point() and not isinstance(value, nn.Parameter):
