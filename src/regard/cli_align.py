@@ -28,7 +28,7 @@ def align_session(
         raise ConversionError(f"--format {format!r} is not one of {', '.join(FORMATS)}")
     if not inputs:
         raise ConversionError(f"--input is missing: {SHAPES}; repeat it for more inputs, name=... for a keyword")
-    from regard.convert.align import align
+    from regard.convert.alignment import align
 
     given, named = read_inputs(inputs, seed)
     said = dict(_pair(text) for text in pairs) or None

@@ -83,6 +83,29 @@ def keras_layer(kv_heads: int = HEADS) -> Any:
     return layer
 
 
+def onnx_attention(kv_heads: int = HEADS, *, cross: bool = False) -> Any:
+    """A graph as an exporter writes it: three projections, Attention (opset 24) on three axes, the last projection."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    from regard.adapt.onnx_graph import Attention
+
+    widths = {"q": HEADS * D, "k": kv_heads * D, "v": kv_heads * D, "o": E}
+    stored, nodes = [], []
+    for seed, (name, width) in enumerate(widths.items()):
+        source = {"q": "x", "o": "attended"}.get(name, "y" if cross else "x")
+        weight, bias = draws(E, width, seed=seed) / E**0.5, draws(width, seed=10 + seed) / 4
+        stored += [numpy_helper.from_array(x.numpy(), f"{name}.{kind}") for kind, x in (("w", weight), ("b", bias))]
+        nodes.append(helper.make_node("MatMul", [source, f"{name}.w"], [f"{name}.product"]))
+        nodes.append(helper.make_node("Add", [f"{name}.product", f"{name}.b"], [name]))
+    attention = helper.make_node("Attention", ["q", "k", "v"], ["attended"], q_num_heads=HEADS, kv_num_heads=kv_heads)
+    nodes.insert(6, attention)
+    names = ("x", "y") if cross else ("x",)
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["B", f"T_{name}", E]) for name in names]
+    output = helper.make_tensor_value_info("o", TensorProto.FLOAT, ["B", "T_x", E])
+    graph = helper.make_graph(nodes, "attention", inputs, [output], stored)
+    return Attention(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=10))
+
+
 def torch_mha(**options: Any) -> nn.Module:
     return filled(nn.MultiheadAttention(E, HEADS, batch_first=True, **options))
 

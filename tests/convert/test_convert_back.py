@@ -208,6 +208,28 @@ def test_swin_blocks_and_windows_are_read_at_every_version_and_shift():
         convert.from_timm(peers.filled(v1.WindowAttention(8, 2, window_size=4)))
 
 
+def test_swin_goes_there_and_comes_back_the_same():
+    v1, v2 = load_timm("models.swin_transformer", "models.swin_transformer_v2")
+    sizes = {"input_resolution": (8, 12), "num_heads": 2, "window_size": 4, "shift_size": 2}
+    makers = [
+        lambda: v1.SwinTransformerBlock(8, **sizes),
+        lambda: v2.SwinTransformerV2Block(8, **sizes),
+        lambda: v1.WindowAttention(8, 2, window_size=(3, 4)),
+    ]
+    for make in makers:
+        source, target = peers.filled(make()), make()
+        convert.to_swin(convert.from_swin(source), target)
+        assert convert.report(target).difference < 1e-5
+        assert all(torch.equal(a, b) for a, b in zip(source.parameters(), target.parameters()))
+    layer = convert.from_swin(peers.filled(makers[2]()))
+    with pytest.raises(
+        ConversionError, match=r"1 have another name or shape, such as 'qkv\.bias'; make it with the same"
+    ):
+        convert.to_swin(layer, v1.WindowAttention(8, 2, window_size=(3, 4), qkv_bias=False))
+    with pytest.raises(ConversionError, match=r"1 have another name or shape, such as 'relative_position_bias_table'"):
+        convert.to_swin(layer, v1.WindowAttention(8, 2, window_size=4))
+
+
 def test_windows_of_hugging_face_are_read():
     transformers = pytest.importorskip("transformers", reason="needs the extra hf")
     from transformers.models.swin.modeling_swin import SwinAttention
@@ -216,6 +238,9 @@ def test_windows_of_hugging_face_are_read():
     layer = convert.from_swin(peers.filled(made))
     assert layer.window_size == (4, 4)
     assert convert.report(layer).difference < 1e-5
+    target = SwinAttention(transformers.SwinConfig(attn_implementation="eager"), 8, 2, 4)
+    convert.to_swin(layer, target)
+    assert all(torch.equal(a, b) for a, b in zip(made.parameters(), target.parameters()))
     made.scaling = 1.0
     with pytest.raises(ConversionError, match=r"SwinAttention and ours differ by .* two by three windows"):
         convert.from_swin(made)

@@ -133,6 +133,17 @@ def test_a_layer_of_small_weights_is_compared_on_large_inputs():
     assert convert.from_timm(module) is not None
 
 
+def test_a_last_projection_of_zeros_is_compared_with_other_weights():
+    module = peers.timm_attention()
+    module.proj.weight.data.zero_()
+    layer = convert.from_timm(module)
+    assert not layer.out_proj.weight.any()
+    assert convert.report(layer).how == "both sides ran with drawn weights, as the own ones give 0"
+    with pytest.raises(ConversionError, match=r"the output matches 4 heads: pass num_heads=4"):
+        convert.from_timm(module, num_heads=2)
+    assert not module.proj.weight.any()
+
+
 def test_other_widths_of_keys_and_values_are_read():
     module = peers.torch_mha(kdim=20, vdim=12)
     layer = convert.from_torch(module)

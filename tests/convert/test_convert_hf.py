@@ -191,3 +191,11 @@ def test_a_target_with_other_heads_is_refused_with_both():
         convert.to_hf(layer, peers.llama(1))
     with pytest.raises(ConversionError, match=r"the layer's position is Rotary\(.*\) and the target's None"):
         convert.to_hf(layer, made("bert"))
+
+
+def test_a_target_without_a_last_projection_is_refused_unless_ours_is_the_identity():
+    heads_only = made("bert, heads only")
+    layer = convert.from_hf(heads_only)
+    assert convert.report(convert.to_hf(layer, made("bert, heads only"))).difference < 1e-5
+    with pytest.raises(ConversionError, match="BertSelfAttention ends with its joined heads, and the layer has a last"):
+        convert.to_hf(convert.from_hf(made("bert")), heads_only)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from regard import convert
-from regard.adapt import huggingface, keras_layers, timm_modules, torch_modules, x_transformers_modules
+from regard.adapt import huggingface, keras_layers, onnx_graph, timm_modules, torch_modules, x_transformers_modules
 from regard.convert import golden_case
 from regard.convert.build import layer_of, projections_of
 from regard.convert.verify import Case, cases_for, ours
@@ -34,6 +34,7 @@ def rows():
     yield "timm Attention", "timm", timm_modules, peers.timm_attention, None
     xt = x_transformers_modules
     yield "x_transformers", "x_transformers", xt, peers.x_attention, lambda: peers.x_attention(kv_heads=2)
+    yield "onnx Attention", "onnx", onnx_graph, peers.onnx_attention, lambda: peers.onnx_attention(2)
     yield "keras (torch)", "keras", keras_layers, peers.keras_layer, lambda: peers.keras_layer(2)
 
 
@@ -82,6 +83,8 @@ def all_rows() -> dict[str, dict[str, tuple[float, float]]]:
         table[name] = measured(adapter, plain())
         if grouped is not None:
             table[name]["gqa"] = max(measured(adapter, grouped()).values())
+        if adapter is onnx_graph:  # a graph has either one input or two
+            table[name] |= measured(adapter, peers.onnx_attention(cross=True))
     for door in golden_case.STORED:
         name = f"{golden_case.load(door)['made_with']} (stored)"
         table[name] = stored(door)

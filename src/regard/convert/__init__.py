@@ -23,5 +23,5 @@ from regard.convert.outward import (
     to_x_transformers as to_x_transformers,
 )
 from regard.convert.replace import Replaced as Replaced, replace as replace
-from regard.convert.swin import from_swin as from_swin
+from regard.convert.swin import from_swin as from_swin, to_swin as to_swin
 from regard.convert.verify import Conversion as Conversion

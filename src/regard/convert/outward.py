@@ -172,6 +172,7 @@ def _write(layer: MultiHeadAttention, adapter: Any, target: Any, verify: bool) -
             f"{found.layout.num_heads} and {found.layout.kv_heads}"
         )
     if "out" not in found.arrays:
+        _check_identity(layer, found.source)
         parts = parts._replace(out=None)
     if "k" in found.arrays and "k.bias" not in found.arrays and _shifts_whole_rows(layer):
         parts = parts._replace(key=parts.key._replace(bias=None))
@@ -188,6 +189,16 @@ def _write(layer: MultiHeadAttention, adapter: Any, target: Any, verify: bool) -
             )
     remember(target, made)
     return target
+
+
+def _check_identity(layer: MultiHeadAttention, target: str) -> None:
+    """A target that ends with its joined heads has no place for a last projection."""
+    weight = layer.out_proj.weight.detach()
+    plain = weight.shape[0] == weight.shape[1] and torch.equal(weight, torch.eye(len(weight)).to(weight))
+    if not plain or (layer.out_proj.bias is not None and bool(layer.out_proj.bias.any())):
+        raise ConversionError(
+            f"{target} ends with its joined heads, and the layer has a last projection; fill its parent"
+        )
 
 
 def _shifts_whole_rows(layer: MultiHeadAttention) -> bool:

@@ -43,7 +43,8 @@ class InHuggingFace(nn.Module):
             q, k = layer.q_norm(q), layer.k_norm(k)
         if known["position_embeddings"] is not None:
             pairing = layer.position.pairing if isinstance(layer.position, Rotary) else "half"
-            q, k = (turned(y, *known["position_embeddings"], pairing) for y in (q, k))
+            cos, sin = known["position_embeddings"]
+            q, k = turned(q, cos, sin, pairing), turned(k, cos, sin, pairing)
         cache = next((known[name] for name in CACHES if known[name] is not None), None)
         if cache is not None:
             cache = getattr(cache, "self_attention_cache", cache)

@@ -16,7 +16,7 @@ from regard.convert.doors import remember
 from regard.convert.verify import Conversion, allowance
 from regard.core.errors import ConversionError
 from regard.nn.swin_block import SwinBlock
-from regard.nn.swin_weights import swin_block_state
+from regard.nn.swin_weights import NAMES, swin_block_state
 from regard.nn.window_attention import WindowAttention
 
 _PREFIX = "attention."
@@ -35,20 +35,76 @@ def from_swin(module: nn.Module, *, verify: bool = True) -> WindowAttention | Sw
     Raises:
         ConversionError: It is none of these, or the two differ.
     """
-    if hasattr(module, "attn") and hasattr(module, "norm1") and hasattr(module.attn, "window_size"):
-        made, run = _block(module)
-    elif hasattr(module, "q_proj") and hasattr(module, "relative_position_bias"):
-        made, run = _hf_window(module)
-    elif hasattr(module, "qkv") and hasattr(module, "window_size"):
-        made, run = _timm_window(module)
-    else:
-        raise ConversionError(f"a Swin block or window attention was expected, got {type(module).__name__}")
+    made, run = _reader(module)(module)
     made.eval()
-    report = Conversion(type(module).__name__)
-    if verify:
-        report = _compared(made, run, type(module).__name__)
-    remember(made, report)
+    source = type(module).__name__
+    remember(made, _compared(made, run, source) if verify else Conversion(source))
     return made
+
+
+def to_swin(layer: WindowAttention | SwinBlock, into: nn.Module, *, verify: bool = True) -> nn.Module:
+    """Fill a Swin block or window attention of timm, or Hugging Face's SwinAttention, with the weights of ours.
+
+    Args:
+        into: Made with the same widths, heads and windows; from timm for a `SwinBlock`.
+
+    Raises:
+        ConversionError: Its entries are others, or have other shapes; or the two differ.
+    """
+    theirs = dict(into.named_parameters())
+    made = _theirs(layer, theirs)
+    missing = sorted(set(theirs) - set(made))
+    wrong = [name for name in made if name not in theirs or made[name].shape != theirs[name].shape]
+    if missing or wrong:
+        first = missing[0] if missing else wrong[0]
+        raise ConversionError(
+            f"{type(into).__name__} and the layer do not fit: {len(missing)} entries are missing and {len(wrong)} have "
+            f"another name or shape, such as {first!r}; make it with the same widths, heads, windows and biases"
+        )
+    with torch.no_grad():
+        for name, value in made.items():
+            theirs[name].copy_(value)
+    source = type(into).__name__
+    _, run = _reader(into)(into)
+    remember(into, _compared(copy.deepcopy(layer).eval(), run, source) if verify else Conversion(source))
+    return into
+
+
+def _theirs(layer: WindowAttention | SwinBlock, names: dict[str, nn.Parameter]) -> dict[str, Tensor]:
+    """Our parameters under the names that the target has."""
+    state = {name: x.detach() for name, x in layer.named_parameters()}
+    if isinstance(layer, WindowAttention):
+        state = {f"attention.{name}": x for name, x in state.items()}
+    back = {ours: theirs for theirs, ours in NAMES["timm"].items()}
+    made: dict[str, Tensor] = {}
+    for name, value in state.items():
+        stem, _, kind = (name, "", "") if name in back else name.rpartition(".")
+        made[back[stem] + (f".{kind}" if kind else "")] = value
+    if isinstance(layer, WindowAttention):
+        made = {name.removeprefix("attn."): x for name, x in made.items()}
+    if "q_proj.weight" in names:  # Hugging Face: three matrices
+        for kind in ("weight", "bias"):
+            packed = made.pop(f"qkv.{kind}", None)
+            if packed is not None:
+                made |= {f"{x}_proj.{kind}": part for x, part in zip("qkv", packed.chunk(3))}
+        made["relative_position_bias.relative_position_bias_table"] = made.pop("relative_position_bias_table")
+        made = {name.replace("proj.", "o_proj.") if name.startswith("proj.") else name: x for name, x in made.items()}
+    return made
+
+
+def _reader(module: Any) -> Any:
+    """Which of the readers below is for this module.
+
+    Raises:
+        ConversionError: None.
+    """
+    if hasattr(module, "attn") and hasattr(module, "norm1") and hasattr(module.attn, "window_size"):
+        return _block
+    if hasattr(module, "q_proj") and hasattr(module, "relative_position_bias"):
+        return _hf_window
+    if hasattr(module, "qkv") and hasattr(module, "window_size"):
+        return _timm_window
+    raise ConversionError(f"a Swin block or window attention was expected, got {type(module).__name__}")
 
 
 def _block(module: Any) -> tuple[SwinBlock, Any]:
