@@ -79,14 +79,28 @@ def test_cifar_is_read_from_its_zip(data):
     assert found.train.images.shape[1:] == (3, 32, 32)
 
 
-SMALL = {
-    "text": ("xquad.en.json", ()),
-    "lm": ("tinyshakespeare.txt", ("width=16", "layers=1", "context=16", "batch=4")),
+TINY = ("width=16", "heads=2", "layers=1", "evaluate=2")
+TASKS = {
+    "lm": ("tinyshakespeare.txt", (*TINY, "context=16")),
+    "tag resume": ("resume_ner.*.bmes", TINY),
+    "tag weibo": ("weibo_ner.*.conll", TINY),
+    "tag wnut": ("wnut17.*.conll", TINY),
+    "qa english": ("xquad.en.json", (*TINY, "others=0")),
+    "qa chinese": ("cmrc2018_trial.json", (*TINY, "others=0", "repair=true")),
+    "series": ("ETTh1.csv", ("model=linear", "past=336", "ahead=96", "evaluate=2")),
+    "translate": ("multi30k.*", (*TINY, "limit=300", "pieces=400", "beam=1")),
+    "vision": ("cifar10_images.zip", ("width=4", "limit=300", "evaluate=2")),
+    "text": ("aclImdb.tar.xz", (*TINY, "limit=300", "length=50", "grams=1")),
 }
+LARGE = {"translate", "vision", "text", "lm"}  # seconds of reading or of testing on thousands of samples
 
 
-@pytest.mark.parametrize("task", ["lm"])
-def test_a_recipe_trains_on_the_file(data, tmp_path, task):
-    name, settings = SMALL[task]
-    asked = Asked(data=str(data / name), out=tmp_path, steps=2, baselines=False, settings=(*settings, "evaluate=2"))
-    assert run(task, asked)["steps"] == 2
+@pytest.mark.parametrize(
+    "case", [pytest.param(name, marks=[pytest.mark.slow] if name in LARGE else []) for name in TASKS]
+)
+def test_a_recipe_trains_on_the_file(data, tmp_path, case):
+    name, settings = TASKS[case]
+    asked = Asked(data=str(data / name), out=tmp_path, steps=2, batch=8, baselines=False, settings=settings)
+    result = run(case.split()[0], asked)
+    assert result["steps"] == 2
+    assert result["metric"] in result["test"]

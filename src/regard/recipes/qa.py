@@ -164,10 +164,7 @@ def prepare(settings: Settings, data: str | None, seed: int) -> Job:
             lost["train"] = len(rows) - len(kept)
         else:
             kept = list(range(len(rows)))
-        by_topic: dict[str, list[int]] = {}
-        for n, i in enumerate(kept):
-            by_topic.setdefault(topic(rows[i]), []).append(n)
-        return _Part([rows[i] for i in kept], [passages[i] for i in kept], by_topic)
+        return _Part([rows[i] for i in kept], [passages[i] for i in kept], _grouped([topic(rows[i]) for i in kept]))
 
     parts = {name: part(name, rows) for name, rows in zip(("train", "val", "test"), found)}
     train = parts["train"]
@@ -209,6 +206,13 @@ def prepare(settings: Settings, data: str | None, seed: int) -> Job:
         f"{len(found.val):,} to choose, {len(found.test):,} to test; {about['words']:,} words"
     )
     return Job(work, about, lambda model: measured(model, "test"), sizes, "f1", {words.FILE: words.saved(tokenizer)})
+
+
+def _grouped(topics: list[str]) -> dict[str, list[int]]:
+    by_topic: dict[str, list[int]] = {}
+    for i, topic in enumerate(topics):
+        by_topic.setdefault(topic, []).append(i)
+    return by_topic
 
 
 def _tensors(

@@ -199,7 +199,8 @@ def _entities(made: list[list[str]], right: list[list[str]]) -> dict[str, float]
     }
     for name, wanted in parts.items():
         pairs = [(a, b) for a, b in zip(right, made) if wanted(len(a))]
-        numbers[name] = 100 * float(library.f1_score([a for a, _ in pairs], [b for _, b in pairs], zero_division=0))
+        if pairs:
+            numbers[name] = 100 * float(library.f1_score([a for a, _ in pairs], [b for _, b in pairs], zero_division=0))
     return numbers
 
 

@@ -52,6 +52,21 @@ def learn(
     return made
 
 
+def learn_pieces(texts: list[str], *, most: int) -> Any:
+    """A tokenizer of byte pairs: frequent words whole, rare ones in pieces, nothing unknown. Ids 2 and 3: [BEGIN], [END]."""
+    library = _library()
+    made = library.Tokenizer(library.models.BPE(unk_token="[UNK]"))
+    made.normalizer = library.normalizers.NFC()
+    made.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=True)
+    made.decoder = library.decoders.ByteLevel()
+    trainer = library.trainers.BpeTrainer(
+        vocab_size=most, special_tokens=["[PAD]", "[UNK]", "[BEGIN]", "[END]"], show_progress=False,
+        initial_alphabet=library.pre_tokenizers.ByteLevel.alphabet(),
+    )  # fmt: skip
+    made.train_from_iterator(texts, trainer)
+    return made
+
+
 def load(folder: Path) -> Any:
     """The tokenizer of a run.
 
@@ -99,6 +114,7 @@ def n_grams(ids: Tensor, sizes: int, buckets: int) -> Tensor:
 def _library() -> Any:
     try:
         import tokenizers
+        import tokenizers.decoders
         import tokenizers.models
         import tokenizers.normalizers
         import tokenizers.pre_tokenizers

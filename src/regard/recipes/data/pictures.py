@@ -124,4 +124,4 @@ def read_one(path: str | Path, shape: list[int]) -> np.ndarray:
     grey, height, width = shape[0] == 1, shape[1], shape[2]
     shown = Image.fromarray(image[0] if image.shape[0] == 1 else image.transpose(1, 2, 0))
     array = np.asarray(shown.convert("L" if grey else "RGB").resize((width, height)))
-    return array[None] if grey else np.ascontiguousarray(array.transpose(2, 0, 1))
+    return (array[None] if grey else array.transpose(2, 0, 1)).copy()

@@ -1,0 +1,324 @@
+"""Every recipe from its data to a prediction: it trains on a few samples, reports, saves, predicts and can be viewed."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from regard.cli_train import captured_recipe
+from regard.core.errors import CaptureError, DataError
+from regard.recipes import lm, qa, series, tag, text, translate, vision, words
+from regard.recipes.asked import Asked
+from regard.recipes.compare import compare, markdown
+from regard.recipes.data.questions import Question
+from regard.recipes.job import changed
+from regard.recipes.run import recipe, run, tasks
+from regard.recipes.spans import best_spans, joined, judged, tokenized
+
+draw = random.Random(0)
+WORDS = ["red", "green", "blue", "dog", "cat", "runs", "sleeps", "house", "tree", "small"]
+
+
+def sentence(count=6):
+    return " ".join(draw.choice(WORDS) for _ in range(count))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """For each task, data of its own in a layout of its own."""
+    folder = tmp_path_factory.mktemp("files")
+    rows = [
+        {"text": f"{sentence()} {'good' if i % 2 else 'bad'}", "label": "pos" if i % 2 else "neg"} for i in range(300)
+    ]
+    (folder / "text.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (folder / "lm.txt").write_text(" ".join(sentence() for _ in range(150)))
+    hours = [f"2020-01-{1 + i // 24:02d} {i % 24:02d}:00" for i in range(24 * 28)]
+    lines = [f"{h},{np.sin(i / 4):.4f},{np.cos(i / 7):.4f}" for i, h in enumerate(hours)]
+    (folder / "series.csv").write_text("date,a,b\n" + "\n".join(lines))
+    tokens = [[(w, "B-ANIMAL" if w in ("dog", "cat") else "O") for w in sentence(8).split()] for _ in range(150)]
+    (folder / "tag.conll").write_text("\n\n".join("\n".join(f"{w} {t}" for w, t in row) for row in tokens))
+    articles = []
+    for i in range(80):
+        context = f"{sentence(4)} . the {WORDS[i % 3]} one is number{i} here . {sentence(3)}"
+        answer = {"text": f"number{i}", "answer_start": context.index(f"number{i}")}
+        qas = [{"id": str(i), "question": f"which is the {WORDS[i % 3]} one", "answers": [answer]}]
+        articles.append({"title": f"t{i}", "paragraphs": [{"context": context, "qas": qas}]})
+    (folder / "qa.json").write_text(json.dumps({"data": articles}))
+    (folder / "pairs").mkdir()
+    source = [sentence(5) for _ in range(150)]
+    (folder / "pairs/train.en").write_text("\n".join(source))
+    (folder / "pairs/train.de").write_text("\n".join(s.upper() for s in source))
+    return {"text": folder / "text.jsonl", "lm": folder / "lm.txt", "series": folder / "series.csv", "tag": folder / "tag.conll",
+            "qa": folder / "qa.json", "translate": folder / "pairs", "vision": "digits"}  # fmt: skip
+
+
+SMALL = {
+    "text": ("width=16", "heads=2", "buckets=100", "batch=16", "dropout=0"),
+    "lm": ("width=16", "heads=2", "layers=1", "context=16", "buckets=100", "batch=8"),
+    "series": ("width=8", "heads=2", "past=48", "ahead=12", "batch=16"),
+    "tag": ("width=16", "heads=2", "layers=1", "buckets=100", "batch=16", "dropout=0"),
+    "qa": ("width=16", "heads=2", "layers=1", "batch=8", "length=60", "others=1"),
+    "translate": ("width=16", "heads=2", "layers=1", "batch=16", "pieces=300", "beam=2", "warmup=2"),
+    "vision": ("width=4", "stem_stride=1", "batch=32", "limit=320"),
+}
+INPUTS = {
+    "text": "the dog is good",
+    "lm": "red dog",
+    "tag": "dog runs",
+    "qa": "which one ||| the red one is here",
+    "translate": "red dog",
+}
+
+
+def small(task, files, out, steps=6, *more, **other):
+    settings = (*SMALL[task], f"evaluate={steps}", *more)
+    return Asked(data=str(files[task]), out=out, steps=steps, settings=settings, **other)
+
+
+def test_the_tasks_are_those_of_the_issue():
+    assert sorted(tasks()) == ["lm", "qa", "series", "tag", "text", "translate", "vision"]
+
+
+@pytest.mark.parametrize("task", sorted(SMALL))
+def test_a_recipe_trains_reports_saves_and_predicts(task, files, tmp_path):
+    result = run(task, small(task, files, tmp_path / "run"))
+    assert result["steps"] == 6
+    assert all(np.isfinite(value) for value in result["test"].values())
+    assert result["metric"] in result["test"]
+    restored = recipe(task).restore(tmp_path / "run")
+    if task in INPUTS:
+        assert restored.predict(INPUTS[task])
+    if task == "series":
+        assert len(restored.predict(str(files[task]))) == 1 + 12
+    if task == "vision":
+        from PIL import Image
+
+        Image.new("L", (20, 10), 128).save(tmp_path / "x.png")
+        assert len(restored.predict(str(tmp_path / "x.png"))) == 3
+
+
+@pytest.mark.parametrize("task", sorted(INPUTS))
+def test_a_trained_model_opens_in_the_viewer(task, files, tmp_path):
+    run(task, small(task, files, tmp_path / "run", 2, baselines=False))
+    cap = captured_recipe(tmp_path / "run", INPUTS[task], "full")
+    assert cap.records
+    page = cap.to_html(tmp_path / "page.html")
+    assert page.stat().st_size > 10_000
+
+
+def test_a_model_of_images_says_that_it_has_no_tokens(files, tmp_path):
+    run("vision", small("vision", files, tmp_path / "run", 2))
+    with pytest.raises(CaptureError, match="a model of vision has no tokens to show; regard predict"):
+        captured_recipe(tmp_path / "run", "x", "full")
+
+
+@pytest.mark.parametrize(
+    ("task", "steps", "enough"),
+    [("text", 60, ("accuracy", 90)), ("tag", 60, ("f1", 90)), ("vision", 60, ("accuracy", 75))],
+)
+def test_what_can_be_learned_is_learned(task, steps, enough, files, tmp_path):
+    more = ("width=8", "lr=0.02") if task == "vision" else ("lr=0.01",)
+    result = run(task, small(task, files, tmp_path / "run", steps, *more, baselines=False))
+    assert result["test"][enough[0]] > enough[1]
+
+
+@pytest.mark.parametrize("gate", ["none", "se", "eca", "cbam", "ca", "window"])
+@pytest.mark.parametrize("where", ["residual", "stages", "stem"])
+def test_each_gate_fits_in_each_place_and_its_cost_is_said(gate, where):
+    settings = vision.Settings(gate=gate, where=where, width=8)
+    about = {"settings": vars(settings), "classes": ["a", "b"], "shape": [1, 28, 28]}
+    model = vision.network(about)
+    assert model(torch.zeros(2, 1, 28, 28)).shape == (2, 2)
+    assert (about["cost"]["parameters"] == 0) == (gate == "none")
+
+
+def test_a_gate_or_place_that_there_is_not_is_refused():
+    about = {"settings": vars(vision.Settings(gate="sse")), "classes": ["a"], "shape": [1, 28, 28]}
+    with pytest.raises(
+        DataError, match=r"gate=sse at where=residual: gates are none, se, .*; places are residual, stages, stem"
+    ):
+        vision.network(about)
+
+
+def test_packed_rows_give_the_scores_of_padded_ones():
+    torch.manual_seed(0)
+    about = {"settings": vars(text.Settings(width=16, grams=1, buckets=1)), "words": 40, "classes": ["a", "b"]}
+    model = text.network(about).eval()
+    ids = torch.randint(2, 40, (3, 7))
+    lengths = torch.tensor([7, 3, 5])
+    ids[torch.arange(7) >= lengths[:, None]] = 0
+    with torch.no_grad():
+        torch.testing.assert_close(model(*text._pack(ids, lengths)), model(ids, lengths), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("position", ["none", "sinusoidal", "learned", "rotary", "alibi", "relative"])
+def test_padding_has_no_effect_whatever_the_positions(position):
+    torch.manual_seed(0)
+    about = {
+        "settings": vars(text.Settings(width=16, position=position, buckets=50)),
+        "words": 40,
+        "classes": ["a", "b"],
+    }
+    model = text.network(about).eval()
+    ids = torch.randint(2, 40, (1, 5))
+    longer = torch.nn.functional.pad(ids, (0, 4))
+    with torch.no_grad():
+        torch.testing.assert_close(
+            model(longer, torch.tensor([5])), model(ids, torch.tensor([5])), atol=1e-6, rtol=1e-5
+        )
+
+
+@pytest.mark.parametrize("change", [{}, {"window": 5}, {"linear": True}, {"grams": 1}, {"layers": 0}])
+def test_generation_with_a_cache_is_that_without(change):
+    torch.manual_seed(0)
+    model = lm.Model(30, lm.Settings(**({"width": 16, "heads": 2, "layers": 2, "buckets": 60} | change))).eval()
+    start = [5, 6, 7, 8]
+    assert lm.generate(model, start, 12, cached=True) == lm.generate(model, start, 12, cached=False)
+
+
+def test_a_character_sees_nothing_of_what_comes_after_it():
+    torch.manual_seed(0)
+    model = lm.Model(30, lm.Settings(width=16, heads=2, layers=2, buckets=60)).eval()
+    ids = torch.randint(2, 30, (1, 10))
+    other = ids.clone()
+    other[0, 6:] = torch.randint(2, 30, (4,))
+    with torch.no_grad():
+        assert torch.equal(model(ids)[:, :6], model(other)[:, :6])
+
+
+@pytest.mark.parametrize("model", ["linear", "patch", "points"])
+def test_each_model_of_series_forecasts(model):
+    settings = series.Settings(model=model, past=48, ahead=12)
+    made = series.network({"settings": vars(settings), "channels": ["a", "b"]})
+    hours = torch.arange(60)[None].expand(3, -1)
+    assert made(torch.randn(3, 48, 2), hours, torch.ones(3, 48, dtype=torch.bool)).shape == (3, 12, 2)
+
+
+def test_rows_that_were_not_measured_have_no_effect_on_the_forecast_of_points():
+    torch.manual_seed(0)
+    made = series.network(
+        {"settings": vars(series.Settings(model="points", past=20, ahead=4)), "channels": ["a", "b"]}
+    ).eval()
+    past, hours, keep = torch.randn(2, 20, 2), torch.arange(24)[None].expand(2, -1), torch.rand(2, 20) < 0.6
+    keep[:, -1] = True
+    other = torch.where(keep[..., None], past, torch.randn(2, 20, 2))
+    with torch.no_grad():
+        torch.testing.assert_close(made(past, hours, keep), made(other, hours, keep))
+
+
+@pytest.mark.parametrize("model", ["cross", "both", "concat", "recurrent"])
+def test_each_reader_points_inside_its_context(model):
+    torch.manual_seed(0)
+    reader = qa.Reader(qa.Settings(model=model, width=16, heads=2), 50).eval()
+    context, question = torch.randint(3, 50, (2, 12)), torch.randint(3, 50, (2, 5))
+    context[1, 7:] = 0
+    scores = reader(context, question, torch.zeros(2, 12, dtype=torch.long))
+    spans = best_spans(scores)
+    assert all(0 <= a <= b < n for (a, b), n in zip(spans, (12, 7)))
+
+
+def test_readers_have_about_equally_many_parameters():
+    counts = {m: sum(p.numel() for p in qa.Reader(qa.Settings(model=m), 100).parameters()) for m in ("cross", "concat")}
+    assert 0.97 < counts["cross"] / counts["concat"] < 1.03
+
+
+def test_spans_survive_tokens_and_joined_contexts():
+    tokenizer = words.learn(["the elbe is long . a b c"], least=1, special=("[NONE]",))
+    one = Question("1", "", "The Elbe is long .", "what is long", (4,), ("Elbe",))
+    other = Question("2", "", "a b c", "what", (), ())
+    passage, distractor = tokenized(tokenizer, one), tokenized(tokenizer, other)
+    assert passage.text(passage.start, passage.end) == "Elbe"
+    for place in (0, 1):
+        whole = joined([distractor], passage, place, 50)
+        assert whole.text(whole.start, whole.end) == "Elbe"
+    assert whole.text(1, len(whole.context) - 1) == ""  # from one context into another
+
+
+def test_answers_are_judged_by_words_and_chinese_ones_by_characters():
+    english = Question("1", "", "the big river", "q", (4,), ("big river",))
+    chinese = Question("2", "", "易北河很长", "q", (0,), ("易北河",))
+    assert judged(["the big river"], [english])["exact"] == 100
+    assert judged(["易北"], [chinese])["f1"] == pytest.approx(80)
+    assert judged([""], [english._replace(starts=(), answers=())])["exact"] == 100
+
+
+def test_greedy_decoding_with_a_cache_is_a_beam_of_one_without():
+    torch.manual_seed(0)
+    model = translate.Translator(translate.Settings(width=16, heads=2), 40).eval()
+    source = torch.randint(4, 40, (3, 6))
+    source[1, 4:] = 0
+    assert translate.greedy(model, source, 9) == translate.search(model, source, 1, 9)
+
+
+def test_a_wider_beam_finds_nothing_less_likely():
+    torch.manual_seed(1)
+    model = translate.Translator(translate.Settings(width=16, heads=2), 12).eval()
+    source = torch.randint(4, 12, (4, 5))
+
+    def likelihood(row, ids):
+        scores = model(source[row : row + 1], torch.tensor([[translate.BEGIN, *ids]])).log_softmax(-1)[0]
+        return float(sum(scores[i, k] for i, k in enumerate([*ids, translate.END]))) / (len(ids) + 1)
+
+    with torch.no_grad():
+        one, many = (translate.search(model, source, beam, 30) for beam in (1, 8))
+        assert all(likelihood(i, b) >= likelihood(i, a) - 1e-5 for i, (a, b) in enumerate(zip(one, many)))
+
+
+def test_alignment_is_a_distribution_over_the_source():
+    torch.manual_seed(0)
+    model = translate.Translator(translate.Settings(width=16, heads=2), 40).eval()
+    weights = translate.alignment(model, torch.randint(4, 40, (1, 6)), torch.randint(4, 40, (1, 5)))
+    assert weights.shape == (5, 6)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(5))
+
+
+@pytest.mark.parametrize("model", ["attention", "bilstm", "none"])
+@pytest.mark.parametrize("crf", [False, True])
+def test_taggers_ignore_padding(model, crf):
+    torch.manual_seed(0)
+    settings = vars(tag.Settings(model=model, crf=crf, width=16, heads=2, layers=1, buckets=50))
+    made = tag.Tagger({"settings": settings, "words": ["a"] * 30, "tags": ["O", "B-X", "I-X"], "affixes": False}).eval()
+    ids, none = torch.randint(2, 30, (1, 5)), torch.zeros(1, 5, 0, dtype=torch.long)
+    longer = torch.nn.functional.pad(ids, (0, 3))
+    with torch.no_grad():
+        a = made(ids, torch.tensor([5]), none)
+        b = made(longer, torch.tensor([5]), torch.zeros(1, 8, 0, dtype=torch.long))[:, :5]
+    torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+    assert len(made.decode(ids, torch.tensor([5]), none)[0]) == 5
+
+
+def test_the_table_of_variants_is_resumed_and_says_mean_spread_and_cost(files, tmp_path, monkeypatch):
+    monkeypatch.setattr(vision, "VARIANTS", {"none": {"gate": "none"}, "SE": {"gate": "se"}})
+    asked = small("vision", files, tmp_path / "t", 2)
+    table = compare("vision", asked, seeds=2)
+    assert [row["name"] for row in table["rows"]] == ["none", "SE"]
+    assert [len(row["scores"]) for row in table["rows"]] == [2, 2]
+    done = tmp_path / "t/SE/seed-1/result.json"
+    before = done.stat().st_mtime_ns
+    (tmp_path / "t/SE/seed-0/result.json").unlink()
+    assert compare("vision", asked, seeds=2)["rows"][1]["scores"] == table["rows"][1]["scores"]
+    assert done.stat().st_mtime_ns == before
+    assert "| SE |" in markdown(table)
+    with pytest.raises(DataError, match="vision has the variants none, SE, not 'CBAM'"):
+        compare("vision", asked, seeds=1, only=["CBAM"])
+
+
+@pytest.mark.parametrize(
+    ("words_", "said"),
+    [
+        ("hads=4", r"--set hads=4: text has no such setting; it has heads=4"),
+        ("heads=many", r"--set heads=many: heads is of type int, now 4"),
+        ("heads", r"--set heads: text has no such setting"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(words_, said):
+    with pytest.raises(DataError, match=said):
+        changed(text.Settings(), [words_], "text")
+
+
+@pytest.mark.parametrize("task", ["text", "lm", "tag", "qa", "series", "translate", "vision"])
+def test_data_that_is_not_there_is_refused_with_the_names_that_are(task, tmp_path):
+    with pytest.raises(DataError, match=f"'nowhere' is neither a file or folder nor a data set of {task}: "):
+        run(task, Asked(data="nowhere", out=tmp_path))
