@@ -5,6 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from regard.bench.suites import SUITES
 from regard.bench.timing import verdict
 from regard.cli import app
 from regard.views.bench_text import figure, row_lines, suite_text
@@ -87,3 +88,15 @@ def test_missing_peers_failures_and_claims_have_their_own_words():
 
 def test_figures_have_three_digits():
     assert [figure(x) for x in (0.0456, 1.234, 12.34, 123.4, 12_345.6)] == ["0.05", "1.23", "12.3", "123", "12,346"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the peers' own code
+@pytest.mark.parametrize("suite", SUITES)
+def test_every_suite_runs_with_small_sizes_and_no_line_fails(bench, tmp_path, suite):
+    done = bench(suite, "--quick", "--json", "out.json")
+    assert done.exit_code == 0, done.output
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    rows = json.loads((tmp_path / "out.json").read_text())["suites"][suite]
+    assert rows
+    assert not [row for row in rows if row["verdict"] == "failed"]

@@ -31,7 +31,7 @@ def ratio_bars(rows: Sequence[Mapping[str, Any]], *, title: str | None = None, a
     if not drawn:
         raise ShapeError(f"none of the {len(rows)} rows compares two times; there is nothing to draw")
     with readable():
-        ax = axes(ax, 8.2, 1.1 + 0.34 * len(drawn))
+        ax = axes(ax, 8.2, 1.1 + 0.42 * len(drawn))
         for place, row in enumerate(drawn):
             short = row["verdict"] == "fall-short"
             ax.barh(place, row["ratio"], color=SHORT if short else PASS, hatch="//" if short else None, height=0.62)
@@ -43,7 +43,7 @@ def ratio_bars(rows: Sequence[Mapping[str, Any]], *, title: str | None = None, a
             said = f"{row['ratio']:.2f}  {sign}{'  falls short' if short else ''}"
             end = max(row["ratio"], row["target"] or 0)
             ax.annotate(said, (end, place), xytext=(6, 0), textcoords="offset points", va="center", fontsize=7)
-        labels = [shorten(f"{row['name']} / {row['against']}", 72, placeholder="…") for row in drawn]
+        labels = [f"{shorten(row['name'], 70, placeholder='…')}\nagainst {row['against']}" for row in drawn]
         ax.set_yticks(range(len(drawn)), labels, fontsize=7)
         ax.invert_yaxis()
         ax.set_xscale("log", base=2)
