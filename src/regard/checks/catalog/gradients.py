@@ -110,7 +110,11 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
     optional = len(attention_sites(case)) > 1 or bool(
         case.signature.extra_streams or case.signature.caches or case.signature.positions
     )
-    if kind == "unused-parameters" and not never and not optional and _dropped(case, dead):
+    leads = _leads_back(case, dead) if kind == "unused-parameters" and not never else None
+    if leads is True:
+        case.notes.append(f"{', '.join(dead[:4])}: used by another output, or by what is kept for a loss")
+        return []
+    if leads is False and not optional:
         return [_result_dropped(dead, len(got))]
     level = (
         "error"
@@ -135,23 +139,23 @@ FIXES = {
 }
 
 
-def _dropped(case: Case, dead: list[str]) -> bool:
-    """Do the layers of all dead parameters run, and does nothing that is returned or kept lead back to them, in either mode?"""
+def _leads_back(case: Case, dead: list[str]) -> bool | None:
+    """Does anything that is returned or kept lead back to the dead parameters, in either mode? None: their layers do not all run."""
     called = watch(case, case.sample()).seen.calls
     if not all("." in n and called.get(n.rpartition(".")[0]) for n in dead):
-        return False
+        return None
+    reached: set[str] = set()
     for train in (False, True):
         module = case.subject.instance(fresh=True, train=train)
         raw = case.raw(case.sample(4), grad=True, module=module)
         kept = [v for part in module.modules() for v in vars(part).values()]  # a loss for the trainer to collect
         outs = [t for _, t in float_tensors([raw, kept]) if t.requires_grad and t.grad_fn is not None]
-        named = [p for n, p in module.named_parameters() if n in dead]
+        named = {n: p for n, p in module.named_parameters() if n in dead}
         if not outs or len(named) < len(dead):
-            return False
-        grads = torch.autograd.grad([t.abs().sum() for t in outs], named, allow_unused=True)
-        if any(g is not None for g in grads):
-            return False
-    return True
+            return None
+        grads = torch.autograd.grad([t.abs().sum() for t in outs], list(named.values()), allow_unused=True)
+        reached |= {n for n, g in zip(named, grads) if g is not None}
+    return True if len(reached) == len(dead) else None if reached else False
 
 
 def _result_dropped(dead: list[str], parameters: int) -> Verdict:

@@ -37,6 +37,7 @@ def output_sees_itself(case: Case) -> Verdict | None:
     if verdict is not None or not case.call.free_length:
         return verdict
     n = case.call.sources[case.call.query].tokens
+    tried = {n: base}
     for extra in (1, 3, n + 1):
         try:
             longer = influence(case, tokens=n + extra)
@@ -45,7 +46,36 @@ def output_sees_itself(case: Case) -> Verdict | None:
         verdict = _judge(longer, n + extra, sites) if longer.square else None
         if verdict is not None:
             return verdict
-    return None
+        tried |= {n + extra: longer} if longer.square else {}
+    return None if case.facts.get("causal") else _tail(case, tried)
+
+
+def _tail(case: Case, tried: dict[int, Influence]) -> Verdict | None:
+    """At some lengths every token reads every other one; at another the last ones are read by nobody but themselves."""
+    strides = [getattr(m, "stride", 1) for m in case.subject.pristine.modules()] if case.subject.is_module else []
+    strided = any(n > 1 for s in strides for n in (s if isinstance(s, tuple) else (s,)) if isinstance(n, int))
+    unread = {}
+    for length, found in tried.items():
+        others = found.sees | torch.eye(length, dtype=torch.bool)
+        full = others.all(0).long()
+        unread[length] = length - int(full.cumprod(0).sum())
+        rest = found.sees & ~torch.eye(length, dtype=torch.bool)
+        if unread[length] and bool(rest[:, length - unread[length] :].any()):
+            return None  # some rows read them: no plain case
+    short = [n for n, count in unread.items() if 0 < count < n - 1]
+    if strided or not short or not any(count == 0 for count in unread.values()):
+        return None
+    n = short[0]
+    return Verdict(
+        "error",
+        f"at length {n}, no token reads the last {unread[n]}; at length {next(k for k, c in unread.items() if c == 0)} every token reads all",
+        kind="chunk-tail",
+        measured=unread[n],
+        allowed=0,
+        example=f"length {n}",
+        cause="keys that do not fill the last block are left out",
+        fix="range(0, length, block), or pad to a multiple of the block and mask",
+    )
 
 
 def _reacts(case: Case) -> bool:
