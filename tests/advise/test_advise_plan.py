@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 import regard
 from regard.advise.advice import heads_for
-from regard.advise.attention_memory import WAYS
+from regard.advise.attention_memory import WAYS, cache_of
 from regard.advise.ledger import Ledger
 from regard.advise.parameters import flops_of, pairs_of, parameters_of
 from regard.advise.planning import largest_batch
@@ -80,7 +80,7 @@ def test_what_is_taken_is_given_back(work, way):
         assert held.held["activations"] == 2 * size.largest * work.itemsize  # of AdamW
     else:
         assert held.held["activations"] == work.unit + work.tokens * work.vocab * work.itemsize
-        assert held.held["cache"] == (work.cache if work.way == "generate" else 0)
+        assert held.held["cache"] == (cache_of(work, way) if work.way == "generate" else 0)
 
 
 @given(work=works(ranks=1), way=st.sampled_from(sorted(WAYS)))
@@ -168,6 +168,7 @@ def test_a_window_caches_its_own_length_only():
     assert whole.cache == 2 * 2 * 1000 * 64 * 4
     assert dataclasses.replace(whole, window=100).cache == whole.cache // 10
     assert dataclasses.replace(whole, kv_heads=1).cache == whole.cache // 4
+    assert cache_of(whole, "linear") == 2 * 4 * 16 * 17 * 4  # a sum for each head, whatever the length
 
 
 def test_ranks_hold_a_part_of_the_tokens_and_send_what_the_formula_says():

@@ -157,6 +157,13 @@ def _linear(work: Work) -> _Linear:
 WAYS: dict[str, Way] = {way.name: way for way in (OpenForm(), Fused(), Window(), Linear())}
 
 
+def cache_of(work: Work, way: str) -> int:
+    """Bytes of the caches of all layers: keys and values, or for linear attention one float32 sum of D x (D + 1) per key head."""
+    if way != "linear":
+        return work.cache
+    return work.layers * work.batch * work.shared * work.head_dim * (work.head_dim + 1) * work.exact
+
+
 def _exact(work: Work) -> int:
     return work.scores * work.exact
 

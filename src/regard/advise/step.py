@@ -6,7 +6,7 @@ given back when the last reference to it goes, which for an argument is the end 
 
 from __future__ import annotations
 
-from regard.advise.attention_memory import WAYS, Way
+from regard.advise.attention_memory import WAYS, Way, cache_of
 from regard.advise.ledger import Ledger
 from regard.advise.parameters import Parameters, parameters_of
 from regard.advise.work import Work
@@ -20,7 +20,7 @@ def walk(work: Work, way: str) -> Ledger:
         held.take(2 * size.total * work.itemsize, kind="optimizer")
         _train(held, work, attention, size)
         return held
-    held.take(work.cache if work.way == "generate" else 0, kind="cache")
+    held.take(cache_of(work, way) if work.way == "generate" else 0, kind="cache")
     held.take(work.unit)
     for _ in range(work.layers):
         _mix(held, work, attention, keep=False)

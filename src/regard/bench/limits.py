@@ -17,7 +17,7 @@ import torch
 
 from regard.bench.timing import normal, seconds
 
-COPIED = 1 << 25  # float32 numbers: 128 MiB, more than any cache
+COPIED = 1 << 25  # float32 numbers: 128 MiB, more than the caches of most machines
 PEERS = (
     "torch", "numpy", "transformers", "local-attention", "x-transformers", "performer-pytorch", "reformer-pytorch",
     "linformer-pytorch", "keras", "timm",
