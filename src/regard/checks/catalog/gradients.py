@@ -53,22 +53,8 @@ def _arrives(grad: Tensor | None) -> bool:
     return grad is not None and bool((grad.abs() > 1e-14).any())
 
 
-@rule("ATT701", kinds=("output-unused", "unused-parameters", "gradient-cut"))
-def gradient_reaches_parameters(case: Case) -> list[Verdict]:
-    """Every parameter gets a gradient from the output.
-
-    What goes wrong: the attention's result is computed and not used; a projection is never called; detach, no_grad or
-    .data cuts queries or keys off.
-    Why it matters: part of the model never learns; nothing complains.
-
-    Bad:
-        attn_out, _ = self.attn(y, y, y)
-        return x + self.ff(self.norm(x))           # attn_out is dropped
-    Good:
-        x = x + attn_out
-    """
-    case.need(case.subject.is_module, "a function has no parameters")
-    case.need(any(p.requires_grad for p in case.subject.pristine.parameters()), "it has no trainable parameters")
+def _anywhere(case: Case) -> dict[str, Tensor | None]:
+    """Gradients by name, each from the first run in which one arrives: other inputs, training, other weights, a context."""
     got = gradients(case)
     for number, size in ((5, 1.0), (6, 1.0), (7, 5.0), (8, -25.0)):  # a ReLU may be shut for one input
         if all(_arrives(g) for g in got.values()):
@@ -86,6 +72,26 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
     if case.cross is not None:
         for n, g in gradients(case, call=case.cross).items():
             got[n] = got[n] if _arrives(got.get(n)) else g
+    return got
+
+
+@rule("ATT701", kinds=("output-unused", "unused-parameters", "gradient-cut"))
+def gradient_reaches_parameters(case: Case) -> list[Verdict]:
+    """Every parameter gets a gradient from the output.
+
+    What goes wrong: the attention's result is computed and not used; a projection is never called; detach, no_grad or
+    .data cuts queries or keys off.
+    Why it matters: part of the model never learns; nothing complains.
+
+    Bad:
+        attn_out, _ = self.attn(y, y, y)
+        return x + self.ff(self.norm(x))           # attn_out is dropped
+    Good:
+        x = x + attn_out
+    """
+    case.need(case.subject.is_module, "a function has no parameters")
+    case.need(any(p.requires_grad for p in case.subject.pristine.parameters()), "it has no trainable parameters")
+    got = _anywhere(case)
     dead = [n for n, g in got.items() if not _arrives(g) and not _exempt(case, n, got)]
     dead = [n for n in dead if n not in _used_when_longer(case, dead)] if dead else dead
     if not dead:
