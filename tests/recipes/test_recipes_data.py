@@ -235,6 +235,13 @@ def test_an_answer_that_is_not_at_its_place_is_refused_with_the_right_place_or_r
         questions.parse(json.dumps(squad(answer="1095 km")), "x", repair=True)
 
 
+def test_an_empty_question_is_refused_or_left_out():
+    with pytest.raises(DataError, match="x, question q1, is empty; --set repair=true leaves it out"):
+        questions.parse(json.dumps(squad(question=" ")), "x")
+    with pytest.raises(DataError, match="x has no question"):
+        questions.parse(json.dumps(squad(question=" ")), "x", repair=True)
+
+
 @pytest.mark.parametrize("text", ["[1]", '{"version": 1}', "{"])
 def test_json_that_is_not_squad_is_refused_with_an_example(text):
     with pytest.raises(DataError, match=r'is not laid out as SQuAD.s JSON.*expected such as\n    \{"data": '):

@@ -81,10 +81,9 @@ class Tagger(nn.Module):
             len(about["words"]), s.width, layers, s.heads, s.position, s.length, s.dropout, s.grams, s.buckets
         )
         self.encoder = Encoder(sizes, local=(lambda: Local(s.width, s.local)) if s.local else None)
-        self.affixes = nn.Embedding(AFFIX_BUCKETS, s.width, padding_idx=0) if about["affixes"] else None
-        if self.affixes is not None:
-            nn.init.normal_(self.affixes.weight, std=0.05)
-            self.encoder.extra = self.affixes
+        if about["affixes"]:
+            self.encoder.extra = nn.Embedding(AFFIX_BUCKETS, s.width, padding_idx=0)
+            nn.init.normal_(self.encoder.extra.weight, std=0.05)
         self.recurrent = (
             nn.LSTM(s.width, s.width // 2, s.layers, batch_first=True, bidirectional=True)
             if s.model == "bilstm"
@@ -95,7 +94,7 @@ class Tagger(nn.Module):
 
     def forward(self, ids: Tensor, lengths: Tensor, affixes: Tensor, tags: Tensor | None = None) -> Tensor:
         """Scores (B, T, K); with tags (B, T) the summed loss."""
-        x = self.encoder(ids, mask=padding(lengths=lengths), extra=affixes if self.affixes is not None else None)
+        x = self.encoder(ids, mask=padding(lengths=lengths), extra=affixes)
         if self.recurrent is not None:
             rows = nn.utils.rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
             x = nn.utils.rnn.pad_packed_sequence(self.recurrent(rows)[0], batch_first=True)[0]

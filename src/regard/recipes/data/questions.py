@@ -68,6 +68,10 @@ def parse(text: str, name: str, *, repair: bool = False) -> list[Question]:
         raise DataError(f"{name} is not laid out as {_EXPECTED} ({what}); expected such as\n{shown}") from error
     merged: dict[tuple[str, str], Question] = {}
     for identity, title, context, qa in rows:
+        if not str(qa["question"]).strip():
+            if not repair:
+                raise DataError(f"{name}, question {identity}, is empty; --set repair=true leaves it out")
+            continue
         starts, answers = _spans(identity, context, qa, name, repair)
         key = context, str(qa["question"])
         if key in merged:

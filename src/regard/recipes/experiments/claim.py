@@ -24,6 +24,7 @@ VERDICTS = {
     NOT_RUN: "尚未运行",
 }
 TUTORIALS: Both = ("founding tutorials", "起始教程")
+HERE: Both = ("asked here", "本项目提出")
 
 
 class Spread:

@@ -42,9 +42,7 @@ def scale_table(seed: int) -> dict[str, float]:
 def _scale_verdict(found: Found) -> str:
     raw = [abs(found.mean(f"raw_deviation_{d}") / d**0.5 - 1) < 0.1 for d in WIDTHS]
     scaled = [abs(found.mean(f"scaled_deviation_{d}") - 1) < 0.1 for d in WIDTHS]
-    grows = all(
-        found.mean(f"raw_largest_{d}_64") > 2 * found.mean(f"scaled_largest_{d}_64") for d in WIDTHS if d >= 64
-    )
+    grows = all(found.mean(f"raw_largest_{d}_64") > 2 * found.mean(f"scaled_largest_{d}_64") for d in WIDTHS if d >= 64)
     return decided(all(raw) and all(scaled) and grows, all(raw) and all(scaled))
 
 
@@ -79,7 +77,10 @@ def temperature(seed: int) -> dict[str, float]:
         for kind, by in (("root", width**0.5), ("whole", float(width))):
             weights = (scores / by).softmax(-1)
             entropy = -(weights * weights.log()).sum(-1).mean() / math.log(128)
-            found |= {f"{kind}_entropy_{width}": float(entropy), f"{kind}_times_{width}": float(128 * weights.amax(-1).mean())}
+            found |= {
+                f"{kind}_entropy_{width}": float(entropy),
+                f"{kind}_times_{width}": float(128 * weights.amax(-1).mean()),
+            }
     return found
 
 
@@ -91,7 +92,12 @@ def _temperature_verdict(found: Found) -> str:
 def self_test(seed: int) -> dict[str, float]:
     """Rows of weights under four masks: how far their sums are from 1; and gradients against finite differences in float64."""
     x = [normal(2, 4, 33, 16, seed=seed + i) for i in range(3)]
-    masks = (None, causal(), padding(lengths=torch.tensor([33, 20])), causal() & padding(lengths=torch.tensor([33, 20])))
+    masks = (
+        None,
+        causal(),
+        padding(lengths=torch.tensor([33, 20])),
+        causal() & padding(lengths=torch.tensor([33, 20])),
+    )
     weights = [attention_weights(x[0], x[1], mask=mask) for mask in masks]
     apart = max(float((w.sum(-1) - 1).abs().max()) for w in weights)
     small = [normal(1, 2, 5, 4, seed=seed + i).double().requires_grad_() for i in range(3)]

@@ -71,7 +71,9 @@ def stored(claim: Claim, folder: Path) -> dict[str, Any] | None:
         runs = {"seed", "numbers", "date"} <= set.intersection(*(set(run) for run in found["runs"]))
         ours = found["claim"] == claim.name and "protocol" in found and runs
     except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise DataError(f"{path} was not written by regard experiment run; remove it, or name another folder") from error
+        raise DataError(
+            f"{path} was not written by regard experiment run; remove it, or name another folder"
+        ) from error
     if not ours:
         raise DataError(f"{path} was not written by regard experiment run {claim.name}; remove it")
     return found if found["protocol"] == claim.protocol[0] else None
