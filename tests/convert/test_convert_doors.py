@@ -273,6 +273,30 @@ def test_weights_without_their_framework_are_checked_against_the_stored_case(doo
         read({**weights, key: weights[key][:, :, :2]})
 
 
+def test_the_weights_of_keras_may_be_a_list_or_have_the_names_of_tensorflow():
+    from regard.convert import golden_case
+
+    weights = {n[8:]: x for n, x in golden_case.load("keras").items() if n.startswith("weights.")}
+    layer = convert.from_keras(weights)
+    for given in (list(weights.values()), {f"{name}:0": x for name, x in weights.items()}):
+        again = convert.from_keras(given)
+        assert torch.equal(again.q_proj.weight, layer.q_proj.weight)
+        assert torch.equal(again.out_proj.bias, layer.out_proj.bias)
+    with pytest.raises(
+        ConversionError, match=r"a list of 5 arrays is not what get_weights\(\) of a Keras attention gives"
+    ):
+        convert.from_keras(list(weights.values())[:5])
+
+
+def test_a_file_that_is_no_onnx_is_refused_with_its_name(tmp_path):
+    pytest.importorskip("onnx", reason="needs the extra onnx")
+    with pytest.raises(ConversionError, match=r"gone.onnx cannot be read as ONNX: FileNotFoundError"):
+        convert.from_onnx(tmp_path / "gone.onnx")
+    (tmp_path / "text.onnx").write_text("no graph")
+    with pytest.raises(ConversionError, match=r"text.onnx cannot be read as ONNX: DecodeError|has no Attention node"):
+        convert.from_onnx(tmp_path / "text.onnx")
+
+
 def test_a_stored_case_that_is_not_met_is_refused(monkeypatch):
     from regard.adapt import keras_layers
     from regard.convert import golden_case

@@ -104,6 +104,13 @@ def test_scaled_rotary_positions_are_read(said, scaling):
     assert layer.position.base == 500000.0
 
 
+def test_a_module_that_runs_another_backend_is_read_too_and_keeps_it():
+    module = peers.llama(2)
+    module.config._attn_implementation = "flex_attention"
+    assert convert.report(convert.from_hf(module)).difference <= LIMIT
+    assert module.config._attn_implementation == "flex_attention"
+
+
 def test_a_scaling_that_we_lack_is_refused_by_name():
     module = peers.llama(2)
     module.config.rope_parameters = {"rope_type": "longrope", "rope_theta": 1e4}

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -79,7 +80,7 @@ def run(module: Any, query: Tensor, context: Tensor | None, attend: Tensor) -> T
     if "alibi" in taken:
         given["alibi"] = _bloom_alibi(module, attend, query)
     caught: list[Tensor] = []
-    with _catching(module, caught):
+    with _plain_backend(module), _catching(module, caught):
         output = first_tensor(module(query, **given))
     return caught[-1] if caught else output
 
@@ -119,6 +120,22 @@ class _catching:
     def __exit__(self, *error) -> None:
         if self._place is not None:
             self._handle.remove()
+
+
+@contextmanager
+def _plain_backend(module: nn.Module) -> Iterator[None]:
+    """Backends that take no additive mask (flash, flex, a registered one) give way to "eager" for this call."""
+    configs = {id(c): c for part in module.modules() if (c := getattr(part, "config", None)) is not None}.values()
+    was = [(config, getattr(config, "_attn_implementation", None)) for config in configs]
+    for config, name in was:
+        if name not in (None, "eager", "sdpa"):
+            config._attn_implementation = "eager"
+    try:
+        yield
+    finally:
+        for config, name in was:
+            if name not in (None, "eager", "sdpa"):
+                config._attn_implementation = name
 
 
 def _facts(module: nn.Module, family: str, layout: Layout) -> Facts:

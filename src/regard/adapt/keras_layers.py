@@ -36,7 +36,9 @@ def is_keras(model: Any) -> bool:
 
 
 def find(module: Any, said: Mapping[str, Any]) -> Found:
-    """Read a layer, or a mapping such as {"query": {"kernel": ..., "bias": ...}, ..., "attention_output": ...}."""
+    """Read a layer, what its get_weights() gives, or {"query": {"kernel": ..., "bias": ...}, ..., "attention_output": ...}."""
+    if isinstance(module, list | tuple):
+        module = _by_name(module)
     if isinstance(module, Mapping):
         arrays, layout = matrices(flattened(module, "the Keras weights"), "the Keras weights")
         return Found("keras weights", arrays, layout, Facts(), (), True)
@@ -81,6 +83,18 @@ def store(module: Any, arrays: Mapping[str, Tensor]) -> None:
         dense.kernel.assign(shaped[role])
         if dense.bias is not None:
             dense.bias.assign(shaped[f"{role}.bias"])
+
+
+def _by_name(weights: list | tuple) -> dict[str, Any]:
+    """The list of `get_weights()`: query, key, value and last projection, each kernel before its bias."""
+    kinds = {4: ("kernel",), 8: ("kernel", "bias")}.get(len(weights))
+    if kinds is None:
+        raise ConversionError(
+            f"a list of {len(weights)} arrays is not what get_weights() of a Keras attention gives: 4 kernels, or 4 kernels "
+            "and 4 biases in turn"
+        )
+    names = [f"{part}/{kind}" for part in ("query", "key", "value", "attention_output") for kind in kinds]
+    return dict(zip(names, weights))
 
 
 def _kernels(module: Any) -> dict[str, np.ndarray]:

@@ -27,7 +27,7 @@ def flattened(weights: Mapping[str, Any], source: str) -> dict[str, np.ndarray]:
     def walk(prefix: tuple[str, ...], value: Any) -> None:
         if isinstance(value, Mapping):
             for name, below in value.items():
-                walk((*prefix, *str(name).replace("/", ".").split(".")), below)
+                walk((*prefix, *str(name).partition(":")[0].replace("/", ".").split(".")), below)  # TensorFlow's ":0"
         else:
             flat[".".join(prefix)] = value
 

@@ -148,7 +148,10 @@ def from_onnx(
         index: Which of its Attention nodes, from 0.
     """
     onnx = onnx_graph.onnx_package()
-    proto = model if isinstance(model, onnx.ModelProto) else onnx.load(str(model))
+    try:
+        proto = model if isinstance(model, onnx.ModelProto) else onnx.load(str(model))
+    except Exception as error:  # no file, or no protocol buffer in it
+        raise ConversionError(f"{model} cannot be read as ONNX: {type(error).__name__}: {error}") from error
     return convert(onnx_graph, onnx_graph.Attention(proto, index), "onnx", verify, example, how)
 
 

@@ -159,7 +159,8 @@ class Comparison:
 
 def against(layer: MultiHeadAttention, example: tuple[Any, Any], found: Found) -> Conversion:
     """Compare with an input and an output that were recorded elsewhere: (B, T, E) both."""
-    given, expected = (torch.as_tensor(x) for x in example)
+    layer = _exact(layer)
+    given, expected = (torch.as_tensor(x).detach().cpu() for x in example)
     with torch.no_grad():
         output = layer(given.to(layer.q_proj.weight.dtype))
     if output.shape != expected.shape:
