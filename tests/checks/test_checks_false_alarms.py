@@ -366,3 +366,22 @@ class ComplexAngles(nn.Module):
 
 def test_complex_angles_keep_their_imaginary_part_when_the_module_is_cast():
     assert said(ComplexAngles(), "ATT801") == []
+
+
+class ChannelsOfSignals(nn.Module):
+    """A gate for each of four channels of a signal (batch, channels, time), from its mean and its maximum over time."""
+
+    def __init__(self, n_signals=4):
+        super().__init__()
+        self.narrow, self.wide = nn.Linear(n_signals, 1), nn.Linear(1, n_signals)
+        self.mean, self.top = nn.AdaptiveAvgPool1d(1), nn.AdaptiveMaxPool1d(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        both = [self.wide(torch.relu(self.narrow(pool(x).flatten(1)))) for pool in (self.mean, self.top)]
+        return torch.sigmoid(both[0] + both[1])[:, :, None] * x
+
+
+def test_channels_are_not_taken_for_as_many_tokens():
+    report = check(ChannelsOfSignals())
+    assert report.inferred["inputs"]["x"]["layout"] == "BDL"
+    assert report.findings == []

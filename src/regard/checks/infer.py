@@ -193,7 +193,7 @@ def _source_candidates(
             if i == 1 and layout.axes == "BLD" and len(names) == 2:
                 yield from _one_query_each(module, names, layout, batch, _grids(module, layout)[0])
             for width in _widths(module, layout, names, grid):
-                if len(grid) > 1 and (width in grid or set(grid) & set(sizes.widths(module)[:2])):
+                if width in grid or (len(grid) > 1 and set(grid) & set(sizes.widths(module)[:2])):
                     collisions += _with_context(module, names, layout, batch, grid, width, vocabulary)
                 else:
                     yield from _with_context(module, names, layout, batch, grid, width, vocabulary)
