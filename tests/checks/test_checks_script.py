@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import subprocess
 import sys
 
 import pytest
 import torch
+from models_with_layers import WIDTH, OverBatch, model
 from planted_bugs import FILES, examined
 
+import regard
 from regard.checks.rule import catalog
 
 ENDING = "\nimport sys\nassert not [m for m in sys.modules if m.split('.')[0] == 'regard'], 'regard was imported'\n"
@@ -106,3 +109,31 @@ def test_a_class_that_only_exists_here_gives_no_script():
     report = regard.check(Local(torch.randn(6, 6)), select=["ATT301"])
     assert [f.rule for f in report.findings] == ["ATT301"]
     assert report.findings[0].script is None
+
+
+FACTORY = """import torch
+from models_with_layers import WIDTH, OverBatch, model
+
+
+def made():
+    return model("layers.3.norm1", OverBatch, sizes={"normalized_shape": WIDTH})
+"""
+
+
+def test_the_script_of_a_model_of_ids_calls_the_factory_that_made_it(tmp_path, monkeypatch):
+    parts = pathlib.Path(__file__).with_name("models_with_layers.py")
+    (tmp_path / parts.name).write_text(parts.read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "factory.py").write_text(FACTORY, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    (finding,) = regard.check("factory.py:made", select=["ATT301"]).errors
+    assert finding.script is not None
+    assert "runpy.run_path('factory.py')['made']()" in finding.script
+    printed = ran(finding.script, tmp_path)
+    assert float(printed.removeprefix(SCRIPTED["ATT301"])) > 0.01
+
+
+def test_an_instance_that_its_class_does_not_make_by_itself_gets_no_script():
+    (finding,) = regard.check(
+        model("layers.3.norm1", OverBatch, sizes={"normalized_shape": WIDTH}), select=["ATT301"]
+    ).errors
+    assert finding.script is None

@@ -128,7 +128,9 @@ class Case:
         subject = copy.copy(self.subject)
         subject.dtype = torch.float32
         return replace(
-            self, subject=subject, facts={k: self.facts[k] for k in ("causal", "init", "finite") if k in self.facts}
+            self,
+            subject=subject,
+            facts={k: self.facts[k] for k in ("causal", "init", "factory", "finite") if k in self.facts},
         )
 
     def need(self, condition: bool, reason: str) -> None:

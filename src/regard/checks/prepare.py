@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import time
 from collections.abc import Mapping
@@ -36,6 +37,8 @@ def prepare(obj: Any, *, design: Design | None = None, init: Mapping[str, Any] |
         NotCallable: no call runs.
     """
     case = _built_and_called(obj, design, dict(init or {}), seed)
+    if inspect.isfunction(obj) and case.subject.pristine is not obj:
+        case.facts["factory"] = obj
     subject, call = case.subject, case.call
     settle.settle_dtype(subject, call)
     settle.settle_state(subject, call)

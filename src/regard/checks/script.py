@@ -9,14 +9,15 @@ from typing import Any
 from torch import nn
 
 from regard.checks.build import DuckConfig
-from regard.checks.call import Call
+from regard.checks.call import Call, Source
 from regard.checks.case import Case, Verdict
 from regard.checks.mask_use import HIDE, MaskUse
 from regard.checks.masks import call_for, keep_pattern, named_mask
+from regard.checks.subject import untouched_globals
 
 BODIES = {
-    "ATT301": "moved = {x}.clone()\nmoved{rest} = torch.randn_like(moved{rest})\na, b = call({x}={x}), call({x}=moved)\nprint('item 0 changes by', (a{first} - b{first}).abs().max().item())",
-    "ATT201": "moved = {x}.clone()\nmoved{last} += 1.0\na, b = call({x}={x}), call({x}=moved)\nprint('earlier outputs change by', (a - b){before}.abs().max().item())",
+    "ATT301": "moved = {x}.clone()\nmoved{rest} = {other_rest}\na, b = call({x}={x}), call({x}=moved)\nprint('item 0 changes by', (a{first} - b{first}).abs().max().item())",
+    "ATT201": "moved = {x}.clone()\nmoved{last} = {other_last}\na, b = call({x}={x}), call({x}=moved)\nprint('earlier outputs change by', (a - b){before}.abs().max().item())",
     "ATT501": "torch.manual_seed(1); a = call()\ntorch.manual_seed(2); b = call()\nprint('two eval calls differ by', (a - b).abs().max().item())",
     "ATT502": "model.train()\ntorch.manual_seed(1); a = call()\ntorch.manual_seed(2); b = call()\nprint('two training calls differ by', (a - b).abs().max().item())",
     "ATT503": "a = call()\nmodel.train()\nb = call()\nprint('train and eval differ by', (a - b).abs().max().item())",
@@ -25,7 +26,7 @@ BODIES = {
     "ATT704": "before = {x}.clone()\ncall()\nprint('argument unchanged:', torch.equal({x}, before))",
 }
 MASKED = {
-    "ATT101": "hidden = ~keep\nmoved = {source}.clone()\nmoved{hide} = torch.randn_like(moved{hide}) * 5\na, b = call({mask}=mask), call({source}=moved, {mask}=mask)\nprint('hidden content changes real outputs by', (a - b){rows}.abs().max().item())",
+    "ATT101": "hidden = ~keep\nmoved = {source}.clone()\nmoved{hide} = {other_hide}\na, b = call({mask}=mask), call({source}=moved, {mask}=mask)\nprint('hidden content changes real outputs by', (a - b){rows}.abs().max().item())",
     "ATT104": "keep[:] = True\n{encode}\na, b = call(), call({mask}=mask)\nprint('a mask that hides nothing changes the output by', (a - b).abs().max().item())",
     "ATT105": "a, b = call(), call({mask}=mask)\nprint('hiding keys changes the output by', (a - b).abs().max().item())",
     "ATT103": "a = call({mask}=mask)\nkeep[1:, -1] = ~keep[1:, -1]\n{encode}\nb = call({mask}=mask)\nprint('item 0 changes by', (a{first} - b{first}).abs().max().item())",
@@ -49,7 +50,9 @@ def write_script(case: Case, code: str, verdict: Verdict, target: str) -> str | 
         return None
     inputs, names = _inputs(case, call)
     x = names[call.keys if use is None or use.source not in names else use.source]
+    source = call.sources[call.query if use is None else use.source]
     words = {"x": x, "source": x, **_slices(call.sources[call.query].layout.axes)}
+    words |= {f"other_{part}": _other(source, words[part]) for part in ("rest", "last")}
     if use is not None:
         s = call.sources[use.source]
         encode = _encode(use, call.sources[call.query].tokens)
@@ -58,6 +61,7 @@ def write_script(case: Case, code: str, verdict: Verdict, target: str) -> str | 
             "mask": use.parameter,
             "encode": encode,
             "hide": _at(s.layout.axes, "hidden"),
+            "other_hide": _other(s, _at(s.layout.axes, "hidden")),
             "rows": _rows(case, call, use),
         }
     feed = ", ".join(
@@ -69,6 +73,13 @@ def write_script(case: Case, code: str, verdict: Verdict, target: str) -> str | 
         "def call(**changed):", f"    return model(**{{**dict({feed}), **changed}}){path}", body.format(**words),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _other(source: Source, part: str) -> str:
+    """An expression for other tokens in place of a part of `moved`."""
+    if source.vocabulary is not None:
+        return f"(moved{part} + 1) % {source.vocabulary}"
+    return f"torch.randn_like(moved{part}) * 5"
 
 
 def _use(case: Case, verdict: Verdict, code: str) -> MaskUse | None:
@@ -91,6 +102,9 @@ def _loading(case: Case, target: str) -> list[str] | None:
     arguments = ", ".join(f"{k}={v!r}" for k, v in init.items())
     module = inspect.getmodule(cls)
     file, _, name = target.rpartition(":")
+    factory = case.facts.get("factory")
+    if factory is not None and "<" not in factory.__qualname__:  # what it makes may differ from a plain instance
+        return _called(factory, arguments)
     if module is not None and module.__name__.startswith(
         "regard_target_"
     ):  # a file outside packages has no name to import
@@ -102,9 +116,29 @@ def _loading(case: Case, target: str) -> list[str] | None:
         or module.__name__ in ("__main__",)
         or not isinstance(case.subject.pristine, nn.Module)
         or (not init and not _plain(cls))
+        or not _alike(cls, init, case.subject.pristine)
     ):
         return None
     return [f"from {module.__name__} import {cls.__qualname__}", f"model = {cls.__qualname__}({arguments})"]
+
+
+def _called(factory: Any, arguments: str) -> list[str]:
+    """Lines that call the function that made the module."""
+    name, module = factory.__qualname__, factory.__module__
+    if module.startswith("regard_target_") or module == "__main__":
+        file = os.path.relpath(inspect.getsourcefile(factory) or "")
+        return ["import runpy", f"model = runpy.run_path({file!r})[{name!r}]({arguments})"]
+    return [f"from {module} import {name}", f"model = {name}({arguments})"]
+
+
+def _alike(cls: type, init: dict[str, Any], module: nn.Module) -> bool:
+    """Does the class, built with these arguments, have the parts of the module that was checked?"""
+    try:
+        with untouched_globals(0):
+            made = cls(**init)
+    except Exception:
+        return False
+    return [type(m) for m in made.modules()] == [type(m) for m in module.modules()]
 
 
 def _plain(cls: type) -> bool:

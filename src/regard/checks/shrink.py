@@ -10,7 +10,7 @@ from regard.checks.case import Case, Verdict
 from regard.checks.rule import Rule
 
 SECONDS = 2.0
-KEPT = ("causal", "init")
+KEPT = ("causal", "init", "factory")
 
 
 def shrink(case: Case, rule: Rule, verdict: Verdict) -> tuple[Case, Verdict]:
