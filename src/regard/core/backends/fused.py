@@ -15,8 +15,10 @@ from regard.core.call import Call
 from regard.core.transform import under_vmap
 
 # Whether the processor multiplies bfloat16 itself; `bool()` is False, for a torch that has no such question.
-MULTIPLIES = any(getattr(torch.cpu, f"_is_{unit}_supported", bool)() for unit in ("amx_tile", "avx512_bf16"))
-FEW, FEW_MASKED = 384, 192  # tokens up to which it then is faster to train in the open form (measured)
+TILES, DOTS = (getattr(torch.cpu, f"_is_{unit}_supported", bool)() for unit in ("amx_tile", "avx512_bf16"))
+MULTIPLIES = TILES or DOTS
+# Tokens up to which it then is faster to train in the open form (measured on processors of both kinds).
+FEW, FEW_MASKED = 512, (192 if TILES else 384)
 
 
 class Fused:
