@@ -385,3 +385,23 @@ def test_channels_are_not_taken_for_as_many_tokens():
     report = check(ChannelsOfSignals())
     assert report.inferred["inputs"]["x"]["layout"] == "BDL"
     assert report.findings == []
+
+
+class BothWays(nn.Module):
+    """Two streams read each other through one table of scores, and both are returned."""
+
+    def __init__(self, dim=32):
+        super().__init__()
+        self.key, self.value, self.out = nn.Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, dim)
+        self.context_key, self.context_value = nn.Linear(dim, dim), nn.Linear(dim, dim)
+        self.context_out = nn.Linear(dim, dim)
+
+    def forward(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
+        scores = self.key(x) @ self.context_key(context).mT * x.shape[-1] ** -0.5
+        read = scores.softmax(-1) @ self.context_value(context)
+        back = scores.mT.softmax(-1) @ self.value(x)
+        return self.out(read), self.context_out(back)
+
+
+def test_gradients_are_taken_from_both_streams_that_are_returned():
+    assert said(BothWays(), "ATT701") == []

@@ -41,12 +41,21 @@ def gradients(
     batch = {
         n: x * size if x.is_floating_point() else x for n, x in case.sample(number, call=call, tokens=tokens).items()
     }
-    out = case.run(batch, call=call, grad=True, module=module, grids=grids)
-    if not out.requires_grad:
+    raw = case.raw(batch, call=call, grad=True, module=module, grids=grids)
+    outputs = [t for t in (call.main_output(raw), *_second_stream(call, raw)) if t.requires_grad]
+    if not outputs:
         return {n: None for n, p in module.named_parameters() if p.requires_grad}
     generator = torch.Generator().manual_seed(5)
-    (out * torch.randn(out.shape, generator=generator, dtype=out.dtype)).sum().backward()
+    sum((out * torch.randn(out.shape, generator=generator, dtype=out.dtype)).sum() for out in outputs).backward()
     return {n: p.grad for n, p in module.named_parameters() if p.requires_grad}
+
+
+def _second_stream(call: Call, raw: Any) -> list[Tensor]:
+    """What stands for the context's tokens, where both streams are updated and returned."""
+    if not call.is_cross:
+        return []
+    shape, own = call.sources[call.keys].shape, call.sources[call.query].shape
+    return [t for _, t in float_tensors(raw) if tuple(t.shape) == shape != own and t.is_floating_point()]
 
 
 def _arrives(grad: Tensor | None) -> bool:
