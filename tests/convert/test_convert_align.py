@@ -178,3 +178,58 @@ def test_an_input_that_a_model_does_not_take_is_refused_with_its_shape():
         align(nn.Sequential(nn.Linear(16, 16)), nn.Sequential(nn.Linear(16, 16)), torch.zeros(2, 3))
     with pytest.raises(ConversionError, match="a torch module or a Keras model was expected, got list"):
         align([], nn.Linear(2, 2), torch.zeros(2, 2))
+
+
+def tiny_bert():
+    transformers = pytest.importorskip("transformers", reason="needs the extra hf")
+    sizes = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 64}
+    torch.manual_seed(0)
+    model = transformers.BertModel(transformers.BertConfig(vocab_size=50, attn_implementation="eager", **sizes)).eval()
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            parameter.data = torch.randn_like(parameter) / parameter.shape[-1] ** 0.5
+    return model
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "place"),
+    [
+        (None, None, None),
+        ("scale", "scale", "encoder.layer.0.attention.self"),
+        ("mask", "mask ignored", "encoder.layer.0.attention.self"),
+        ("key", "transposition", "encoder.layer.1.attention.self.key"),
+        ("activation", "activation", "encoder.layer.0.intermediate.intermediate_act_fn"),
+        ("embedding", "channel permutation", "embeddings.word_embeddings"),
+    ],
+)
+def test_faults_inside_a_model_of_transformers_are_found(fault, kind, place):
+    reference, candidate = tiny_bert(), tiny_bert()
+    layers = candidate.encoder.layer
+    if fault == "scale":
+        layers[0].attention.self.scaling = 1.0
+    elif fault == "key":
+        layers[1].attention.self.key.weight.data = layers[1].attention.self.key.weight.data.T.contiguous()
+    elif fault == "activation":
+        layers[0].intermediate.intermediate_act_fn = nn.ReLU()
+    elif fault == "embedding":
+        table = candidate.embeddings.word_embeddings.weight
+        table.data = table.data.flip(1)
+    else:
+        candidate.set_attn_implementation("sdpa")
+    ids = torch.randint(0, 50, (2, 9), generator=torch.Generator().manual_seed(0))
+    given = {"attention_mask": (torch.arange(9) < torch.tensor([[5], [9]])).long()}
+    found = align(reference, candidate, ids, named=given, candidate_named={} if fault == "mask" else given)
+    assert (found.cause and found.cause.kind) == kind
+    assert (found.parted and found.parted.reference) == place
+    assert len(found.rows) >= 20
+
+
+def test_a_mask_that_is_named_by_both_sides_is_tried_once():
+    from regard.convert.align_attention import _masks
+    from regard.convert.align_record import Step
+
+    mask = torch.zeros(2, 1, 3, 3).masked_fill(torch.ones(3, 3).triu(1).bool(), -1e9)
+    step = Step("a", "attention", None, [torch.zeros(2, 3, 4)], torch.zeros(2, 3, 4), {"attention_mask": mask})
+    ((name, attend),) = _masks(step, 3, 3)
+    assert name == "attention_mask"
+    assert torch.equal(attend[0], torch.ones(3, 3).tril().bool())

@@ -1,6 +1,7 @@
 """to_*: our layer to every framework that is installed and back, exactly; and what has no place there is refused by name."""
 
 import importlib.util
+import sys
 
 import peers
 import pytest
@@ -10,7 +11,7 @@ from torch import nn
 from regard import convert
 from regard.bench.timm_peer import load_timm
 from regard.convert.build import projections_of
-from regard.core.errors import ConversionError
+from regard.core.errors import ConversionError, MissingExtraError
 from regard.mask import causal
 from regard.nn import AlibiBias, MultiHeadAttention
 from regard.position import Rotary
@@ -244,3 +245,38 @@ def test_windows_of_hugging_face_are_read():
     made.scaling = 1.0
     with pytest.raises(ConversionError, match=r"SwinAttention and ours differ by .* two by three windows"):
         convert.from_swin(made)
+
+
+@pytest.mark.parametrize(
+    ("package", "call", "said"),
+    [
+        (
+            "keras",
+            lambda: convert.to_keras(layer()),
+            r"this needs Keras 3; install it with: pip install 'regard\[keras\]'",
+        ),
+        ("flax", lambda: convert.to_flax(layer()), "this needs Flax; install it with: pip install flax"),
+        ("onnx", lambda: convert.to_onnx(layer()), r"this needs onnx; install it with: pip install 'regard\[onnx\]'"),
+        (
+            "onnx",
+            lambda: convert.from_onnx("a.onnx"),
+            r"this needs onnx; install it with: pip install 'regard\[onnx\]'",
+        ),
+        (
+            "x_transformers",
+            lambda: convert.to_x_transformers(layer()),
+            "this needs x_transformers; install it with: pip install x-transformers",
+        ),
+        (
+            "timm",
+            lambda: convert.to_timm(layer()),
+            r"timm cannot be imported here \(.*\); install it with its torchvision",
+        ),
+    ],
+)
+def test_a_package_that_is_missing_is_named_with_the_way_to_install_it(package, call, said, monkeypatch):
+    for name in [name for name in sys.modules if name.split(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=said):
+        call()

@@ -94,13 +94,18 @@ def _settings(here: MultiHeadAttention, there: MultiHeadAttention, read: Found, 
     key = r.inputs[1] if len(r.inputs) > 1 and r.inputs[1].ndim == 3 else query
     here.mask = None  # what is hidden is tried below, word for word
     queries, keys = query.shape[1], key.shape[1]
-    known = _masks(r, queries, keys) + _masks(c, queries, keys)
+    known: list[tuple[str, Tensor]] = []
+    for name, mask in _masks(r, queries, keys) + _masks(c, queries, keys):
+        if not any(torch.equal(mask, other) or torch.equal(~mask, other) for _, other in known):
+            known.append((name, mask))
 
     def gives(attend: Tensor, scale: float | None, expected: Tensor) -> bool:
         here.scale = scale
         with torch.no_grad():
             output = here(query, key, mask=dense(attend[:, None]))
         seen = attend.any(dim=2, keepdim=True)
+        if not bool(seen.any()):
+            return False
         gap = ((output - expected) * seen).abs().nan_to_num(nan=torch.inf).amax()
         return bool(gap <= CLOSE * output.abs().amax())
 
