@@ -208,6 +208,9 @@ def _variants(signature: Signature, base: dict[str, Any]) -> Iterator[dict[str, 
     for keep in (None, *KEEP_ALL) if masks else (None,):
         for without in (tables, [*tables, *numbers]) if tables or numbers else ([],):
             yield {**base, **scales, **dict.fromkeys(masks, keep), **dict.fromkeys(without, None)}
+    places = [n for n in signature.required if n in signature.cache_positions or n in signature.positions]
+    for axes in (3, 2) if places else ():
+        yield {**base, **dict.fromkeys(places, _coordinates(axes))}
 
 
 def _size(name: str, sizes: list[str], grid: tuple[int, ...]) -> Any:
@@ -226,6 +229,16 @@ def _size(name: str, sizes: list[str], grid: tuple[int, ...]) -> Any:
 def _positions(tokens: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
     """positions 0 .. T - 1, (1, T)"""
     return torch.arange(next(iter(tokens.values())).shape[1])[None]
+
+
+def _coordinates(axes: int) -> Callable[[dict[str, Tensor], torch.dtype], Tensor]:
+    def where(tokens: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
+        items, count = next(iter(tokens.values())).shape[:2]
+        generator = torch.Generator().manual_seed(3)
+        return torch.rand(1, count, axes, generator=generator, dtype=torch.float64).expand(items, -1, -1).to(dtype)
+
+    where.__doc__ = f"coordinates of the tokens, (B, T, {axes})"
+    return where
 
 
 def _one_document(tokens: dict[str, Tensor], dtype: torch.dtype) -> Tensor:

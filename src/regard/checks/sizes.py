@@ -110,7 +110,19 @@ def grids(module: Any) -> list[tuple[int, int]]:
     pairs = [(a, b) for a, b in itertools.product(own[:6], repeat=2) if a * b <= LARGEST]
     twice = [(2 * n, 3 * n) for n in own if n <= 8]
     large = [(n, n) for n in dict.fromkeys(_integers(module)) if 64 < n <= 256]
-    return list(dict.fromkeys([*GRIDS, *twice, *pairs[: 24 - len(GRIDS) - len(twice)], *large[:2]]))
+    sides_ = list(dict.fromkeys(_embedded_sides(module)))[:4]
+    fixed = [(a, b) for a, b in itertools.product(sides_, repeat=2) if a * b <= LARGEST]
+    return list(
+        dict.fromkeys([*GRIDS[:8], *fixed, *GRIDS[8:], *twice, *pairs[: 24 - len(GRIDS) - len(twice)], *large[:2]])
+    )
+
+
+def _embedded_sides(module: Any) -> Iterator[int]:
+    """Heights and widths of learned embeddings of a map, (..., H, 1), (..., 1, W) or (..., H, W)."""
+    for part in module.modules() if isinstance(module, nn.Module) else ():
+        for p in part._parameters.values() if not isinstance(part, nn.modules.conv._ConvNd) else ():
+            if p is not None and p.ndim > 3:
+                yield from (n for n in p.shape[-2:] if 2 <= n <= 64)
 
 
 def sides(module: Any) -> list[int]:
