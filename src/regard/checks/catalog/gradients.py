@@ -46,7 +46,8 @@ def gradients(
     if not outputs:
         return {n: None for n, p in module.named_parameters() if p.requires_grad}
     generator = torch.Generator().manual_seed(5)
-    sum((out * torch.randn(out.shape, generator=generator, dtype=out.dtype)).sum() for out in outputs).backward()
+    sums = [(out * torch.randn(out.shape, generator=generator, dtype=out.dtype)).sum() for out in outputs]
+    torch.stack([s.to(torch.float64) for s in sums]).sum().backward()
     return {n: p.grad for n, p in module.named_parameters() if p.requires_grad}
 
 
