@@ -180,6 +180,9 @@ def _from_site(site: Site, plain: Site, keep: Tensor) -> tuple[str | None, str] 
         return "mask-query-axis", "rows of hidden queries became uniform: the mask lies along the query axis"
     if scores is None or before is None or scores.shape != before.shape:
         return None
+    untouched = bool(torch.isfinite(scores - before).all()) and float((scores - before).abs().max()) < 1e-12
+    if untouched:
+        return "mask-ignored", "scores are what they are without a mask, at hidden keys and at others"
     return _from_scores(site, scores[..., hidden], before[..., hidden])
 
 

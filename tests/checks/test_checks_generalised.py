@@ -1,0 +1,137 @@
+"""What modules in unfamiliar styles taught the checker, each on the smallest thing that shows it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard.checks.check import check
+from regard.checks.defaults import mutable_defaults, put_back
+from regard.checks.evidence import Evidence
+from regard.checks.plan import fixed_arguments, read_signature, stream_plans
+from regard.checks.positions import diagonal_spread, distance_spread
+from regard.checks.sizes import grids
+
+
+def said(doc: str) -> Evidence:
+    return Evidence("Layer", doc, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "promise"),
+    [
+        ("lengths: (B,) words per item, at least 1", "at least 1"),
+        ("lengths: never empty", "never empty"),
+        ("lengths: (B,) words per item", None),
+    ],
+)
+def test_a_promise_of_one_visible_key_is_read_from_the_words_about_the_argument(words, promise):
+    assert said(words).promises("lengths") == promise
+
+
+def test_a_promise_about_another_argument_is_none():
+    assert said("lengths: (B,) frames\nheads: at least 1").promises("lengths") is None
+
+
+def test_one_dtype_in_the_words_rules_out_the_others_and_two_do_not():
+    assert said("mask: bool (B, S), True = may be read").dtype_only("mask") == "bool"
+    assert said("mask: bool, or float that is added to the scores").dtype_only("mask") is None
+    assert said("mask: (B, S)").dtype_only("mask") is None
+
+
+def test_true_that_may_be_read_is_kept():
+    assert said("mask: bool (B, S), True = may be read").polarity("mask")[0] == "keep"
+
+
+def _scores(places: Tensor) -> Tensor:
+    """(1, T, T) of something that depends on the difference of two places only. places: (T, axes)."""
+    gap = (places[:, None] - places[None]).double()
+    return (gap @ torch.arange(1, places.shape[1] + 1).double()).sin()[None] + gap.square().sum(-1)[None]
+
+
+def test_scores_that_keep_distances_on_a_map_do_not_keep_them_on_a_line():
+    rows, columns = torch.meshgrid(torch.arange(3), torch.arange(4), indexing="ij")
+    scores = _scores(torch.stack((rows, columns), -1).reshape(-1, 2))
+    assert diagonal_spread(scores) > 0.05
+    assert distance_spread(scores) < 1e-12
+
+
+def test_scores_of_no_distance_are_found_on_a_line_and_on_every_map():
+    scores = torch.randn(1, 12, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert distance_spread(scores) > 0.3
+
+
+class Remembers(nn.Module):
+    def forward(self, x, past=[], *, seen={}):  # noqa: B006
+        past.append(1)
+        seen["x"] = 1
+        return x
+
+
+def test_what_a_call_puts_into_default_arguments_is_found_and_put_back():
+    module = Remembers()
+    held = {parameter: value for _, parameter, value in mutable_defaults(module)}
+    with put_back(module):
+        module(1)
+        assert (held["past"], held["seen"]) == ([1], {"x": 1})
+    assert (held["past"], held["seen"]) == ([], {})
+
+
+def test_a_list_that_is_given_is_left_as_the_call_made_it():
+    past: list[int] = []
+    with put_back(Remembers()):
+        Remembers()(1, past)
+    assert past == [1]
+
+
+def test_packed_documents_and_required_coordinates_are_filled():
+    def packed(x, doc_ids):
+        return x
+
+    def points(feats, pos):
+        return feats
+
+    tokens = {"x": torch.zeros(2, 5, 3)}
+    (first, *_), last = fixed_arguments(read_signature(packed), (5,)), fixed_arguments(read_signature(points), (5,))
+    ids = first["doc_ids"](tokens, torch.float64)
+    assert (tuple(ids.shape), ids.dtype, int(ids.abs().sum())) == ((2, 5), torch.long, 0)
+    made = [f["pos"](tokens, torch.float64) for f in last if callable(f["pos"])]
+    assert [tuple(t.shape) for t in made][-2:] == [(2, 5, 3), (2, 5, 2)]
+
+
+def test_the_argument_named_query_asks_wherever_it_stands():
+    def forward(data, queries):
+        return queries
+
+    assert stream_plans(read_signature(forward))[0] == {"queries": "query", "data": "context"}
+
+
+def test_sides_of_a_map_are_read_from_embeddings_of_rows_and_columns():
+    module = nn.Module()
+    module.rows, module.columns = nn.Parameter(torch.zeros(1, 2, 8, 9, 1)), nn.Parameter(torch.zeros(1, 2, 8, 1, 11))
+    assert (9, 11) in grids(module)[:24]
+
+
+class OneQuery(nn.Module):
+    """hidden: (batch, dim); memory: (batch, time, dim)"""
+
+    def __init__(self, dim=12, heard=True):
+        super().__init__()
+        self.heard, self.a, self.b, self.v = heard, nn.Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, 1)
+
+    def forward(self, hidden, memory):
+        query = self.a(hidden).unsqueeze(1) if self.heard else self.a(hidden).unsqueeze(1) * 0
+        weights = self.v(torch.tanh(query + self.b(memory))).squeeze(-1).softmax(-1)
+        return torch.bmm(weights.unsqueeze(1), memory).squeeze(1)
+
+
+def test_one_query_vector_for_each_item_is_called_beside_a_context():
+    report = check(OneQuery())
+    assert report.status == "checked"
+    assert report.inferred["inputs"]["hidden"]["layout"] == "BD"
+    assert not [f for f in report.findings if f.level != "question"]
+
+
+def test_a_single_query_that_is_not_heard_is_an_error():
+    assert "uniform-attention" in {f.kind for f in check(OneQuery(heard=False)).findings if f.level == "error"}
