@@ -73,7 +73,7 @@ def run(module: Any, query: Tensor, context: Tensor | None, attend: Tensor) -> T
     given = [ops.convert_to_tensor(x.detach().cpu().numpy()) for x in (query, query if context is None else context)]
     mask = ops.convert_to_tensor(attend.numpy())
     output = module(given[0], given[1], attention_mask=mask, training=False)
-    return torch.from_numpy(_numpy(output))
+    return torch.from_numpy(to_numpy(output))
 
 
 def store(module: Any, arrays: Mapping[str, Tensor]) -> None:
@@ -101,13 +101,13 @@ def _kernels(module: Any) -> dict[str, np.ndarray]:
     arrays = {}
     for role, name in _DENSE.items():
         dense = getattr(module, name)
-        arrays[role] = _numpy(dense.kernel.value)
+        arrays[role] = to_numpy(dense.kernel.value)
         if dense.bias is not None:
-            arrays[f"{role}.bias"] = _numpy(dense.bias.value)
+            arrays[f"{role}.bias"] = to_numpy(dense.bias.value)
     return arrays
 
 
-def _numpy(x: Any) -> np.ndarray:
+def to_numpy(x: Any) -> np.ndarray:
     """A copy; of a torch tensor without Keras, whose way to numpy warns under numpy 2."""
     if isinstance(x, Tensor):
         return x.detach().cpu().numpy().copy()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import Tensor, nn
 
@@ -150,8 +152,6 @@ def _bias(facts: Facts, heads: int, weight: Tensor) -> nn.Module | None:
 
 
 def _copy(norm: nn.Module, weight: Tensor) -> nn.Module:
-    import copy
-
     return copy.deepcopy(norm).to(weight)
 
 

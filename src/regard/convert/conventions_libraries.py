@@ -117,7 +117,7 @@ def _timm_turned(x: Tensor) -> Tensor:
 
 
 def _keras(q: Tensor, k: Tensor, v: Tensor, attend: Tensor | None, **options: Any) -> Tensor:
-    from regard.adapt.keras_layers import _numpy, keras
+    from regard.adapt.keras_layers import keras, to_numpy
 
     layer = keras().layers.MultiHeadAttention(1, v.shape[3], use_bias=False, **options.pop("layer", {}))
     layer.build((None, None, v.shape[3]), (None, None, v.shape[3]))
@@ -130,11 +130,11 @@ def _keras(q: Tensor, k: Tensor, v: Tensor, attend: Tensor | None, **options: An
     x = ops.convert_to_tensor(v[0].numpy())
     query = ops.convert_to_tensor(torch.zeros(1, q.shape[2], v.shape[3]).numpy())
     mask = None if attend is None else ops.convert_to_tensor(attend[0].numpy())
-    return torch.from_numpy(_numpy(layer(query, x, attention_mask=mask, **options)))[None]
+    return torch.from_numpy(to_numpy(layer(query, x, attention_mask=mask, **options)))[None]
 
 
 def _keras_groups(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    from regard.adapt.keras_layers import _numpy, keras
+    from regard.adapt.keras_layers import keras, to_numpy
 
     D = v.shape[3]
     layer = keras().layers.GroupQueryAttention(D, 4, 2, use_bias=False)
@@ -146,7 +146,7 @@ def _keras_groups(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     one[torch.arange(4), :, torch.arange(4)] = 1.0 / D  # head i is shown in channel i
     layer._output_dense.kernel.assign(one.numpy())
     x = keras().ops.convert_to_tensor(torch.ones(1, 3, D).numpy())
-    output = torch.from_numpy(_numpy(layer(x, x)))[0, :, :4]  # (T, head)
+    output = torch.from_numpy(to_numpy(layer(x, x)))[0, :, :4]  # (T, head)
     return output.T[None, :, :, None]
 
 

@@ -6,6 +6,7 @@ timm, Keras and Flax want it at every call.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -68,7 +69,7 @@ def to_hf(layer: MultiHeadAttention, into: nn.Module, *, verify: bool = True) ->
     if (theirs.position is None) != (mine.position is None):
         raise ConversionError(f"the layer's position is {mine.position!r} and the target's {theirs.position!r}")
     if isinstance(theirs.position, Rotary) and isinstance(mine.position, Rotary):
-        layer = with_pairing(_copied(layer), theirs.position.pairing)
+        layer = with_pairing(copy.deepcopy(layer), theirs.position.pairing)
     for ours_norm, norm in zip(facts_of(layer).norms or (), theirs.norms or (), strict=True):
         norm.load_state_dict(ours_norm.state_dict())
     if mine.buckets is not None and theirs.buckets is not None:
@@ -252,9 +253,3 @@ def _equal_widths(layer: MultiHeadAttention, target: str, *, keys_alike: bool = 
             f"{target} has one width for keys and values; the layer has heads of {layer.head_dim} and "
             f"{layer.value_head_dim} channels, and {', '.join(f'{n}={x}' for n, x in widths.items())}"
         )
-
-
-def _copied(layer: MultiHeadAttention) -> MultiHeadAttention:
-    import copy
-
-    return copy.deepcopy(layer)
