@@ -42,6 +42,10 @@ WORDS = {
             "The largest weight of a softmax depends on the number of keys: the documents' own table gives no such number, and its values "
             "are not in this repository, so both 10 and 512 keys are printed and nothing stands beside them."
         ),
+        "vision_note": (
+            "The targets of shifted windows come from processors on which the subnormal weights of timm's mask of -100 are slow; the last "
+            "line says how slow they are here."
+        ),
         "plan_note": (
             "`regard plan` foretells the peak by walking through the tensors of the layers; nothing is fitted. The works were drawn from a "
             "seed; each was run in a process of its own, with an allocator that returns freed memory at once."
@@ -70,6 +74,7 @@ WORDS = {
             "plan": "预测的内存与实测的内存", "claims": "起始文档中的说法",
         },
         "claims_note": "softmax 的最大权重取决于键的个数：文档中的表没有给出个数，其数值也不在本仓库中，因此这里打印 10 个和 512 个键的结果，旁边不列文档的数值。",
+        "vision_note": "移位窗口的目标来自这样的处理器：timm 的掩码常数 -100 产生的非规格化权重在其上很慢；最后一行是它在本机上的代价。",
         "plan_note": "`regard plan` 按层中张量的顺序推算峰值，没有拟合任何系数。配置由种子抽取，每个在单独的进程中运行。",
         "curve": "开销随长度的变化（对数坐标），图例中有斜率",
         "faster": "快 {:.2f} 倍", "cost": "其时间的 {:.2f} 倍", "at least": "≥ {:g}", "at most": "≤ {:g}",
