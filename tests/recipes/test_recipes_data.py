@@ -4,14 +4,16 @@ import csv
 import gzip
 import io
 import json
+import sys
 import tarfile
+import types
 import zipfile
 
 import numpy as np
 import pytest
 
-from regard.core.errors import DataError
-from regard.recipes.data import archive, labelled, parallel_text, pictures, plain_text, questions, table, tagged
+from regard.core.errors import DataError, MissingExtraError
+from regard.recipes.data import archive, hub, labelled, parallel_text, pictures, plain_text, questions, table, tagged
 from regard.recipes.data.archive import each
 from regard.recipes.data.decoding import decode
 from regard.recipes.data.splits import divide, split_of
@@ -387,3 +389,30 @@ def test_running_text_is_one_file_or_a_folder_of_them(tmp_path):
     write(tmp_path / "d/c.md", "no\n")
     assert plain_text.read_text(tmp_path / "d") == "one\n\ntwo\n"
     assert plain_text.read_text(tmp_path / "d/c.md") == "no\n"
+
+
+class Feature:
+    def int2str(self, i):
+        return ("bad", "good")[i]
+
+
+class Part(list):
+    features = {"text": object(), "label": Feature()}  # noqa: RUF012
+
+
+def test_a_data_set_of_the_hub_gives_rows_with_the_names_of_its_classes(monkeypatch):
+    fake = types.ModuleType("datasets")
+    fake.load_dataset = lambda name, configuration: {"train": Part([{"text": name, "label": 1}]), "validation": Part()}
+    monkeypatch.setitem(sys.modules, "datasets", fake)
+    assert hub.rows_of("hub:imdb") == {"train": [{"text": "imdb", "label": "good"}], "val": []}
+
+
+def test_a_hub_that_cannot_be_reached_and_a_package_that_is_missing_say_what_to_do(monkeypatch):
+    fake = types.ModuleType("datasets")
+    fake.load_dataset = lambda name, configuration: [][0]
+    monkeypatch.setitem(sys.modules, "datasets", fake)
+    with pytest.raises(DataError, match=r"hub:imdb could not be loaded \(IndexError: .*\); off line, give --data PATH"):
+        hub.rows_of("hub:imdb")
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtraError, match="hub:imdb needs the package datasets: pip install datasets"):
+        hub.rows_of("hub:imdb")

@@ -19,7 +19,7 @@ from torch import nn
 from regard.core.errors import DataError
 from regard.recipes import checkpoint
 from regard.recipes.journal import Journal
-from regard.recipes.plan import HALF, Plan, Work
+from regard.recipes.plan import HALF, Plan, Work, not_finite
 from regard.recipes.processes import Processes
 from regard.recipes.stop import Stop
 from regard.recording.watch import watch
@@ -29,8 +29,8 @@ def train(work: Work, plan: Plan, out: Path, *, resume: bool = False) -> dict[st
     """Train; leave `journal.jsonl`, checkpoints and the best `model.safetensors` in `out`, and the best weights in the model.
 
     Returns:
-        {"best": the numbers of the best evaluation, "step": its step, "steps": done, "seconds", "cpu_seconds" (this sitting's, with
-        evaluations), "interrupted"}.
+        {"best": the numbers of the best evaluation, "step": its step, "steps": done, "seconds" and "cpu_seconds" (with evaluations;
+        of all sittings, as far as they were saved), "interrupted"}.
 
     Raises:
         DataError: A loss or gradient that is not finite, a parameter that no gradient reaches, or damaged checkpoints.
@@ -41,7 +41,15 @@ def train(work: Work, plan: Plan, out: Path, *, resume: bool = False) -> dict[st
     optimizer = torch.optim.AdamW(groups, lr=plan.lr, weight_decay=plan.weight_decay)
     factors = [group["lr"] / plan.lr for group in optimizer.param_groups]
     scaler = torch.amp.GradScaler(all_of_us.device.type, enabled=plan.precision == "float16")
-    state: dict[str, Any] = {"step": 0, "best": None, "at": 0, "bad": 0, "scaler": scaler.state_dict()}
+    state: dict[str, Any] = {
+        "step": 0,
+        "best": None,
+        "at": 0,
+        "bad": 0,
+        "scaler": scaler.state_dict(),
+        "seconds": 0.0,
+        "cpu_seconds": 0.0,
+    }
     notes: list[str] = []
     if resume:
         saved, notes = checkpoint.load(out / "checkpoints", model, optimizer)
@@ -70,16 +78,19 @@ def train(work: Work, plan: Plan, out: Path, *, resume: bool = False) -> dict[st
             if (step + 1) % plan.evaluate == 0 or step + 1 == plan.steps:
                 _judge(work, model, state, journal, out if first else None)
             if first and ((step + 1) % plan.save == 0 or step + 1 == plan.steps or interrupted):
-                about = state | {"scaler": scaler.state_dict()}
+                about = state | {"scaler": scaler.state_dict()} | _spent(state, journal, begun)
                 checkpoint.save(out / "checkpoints", step + 1, model, optimizer, about)
-        seconds = journal.seconds
+        spent = _spent(state, journal, begun)
     all_of_us.total(0.0)  # nobody reads before the first process has written
     if state["best"] is not None and not interrupted:
         model.load_state_dict(checkpoint.read_tensors(out / "model.safetensors"))
-    return {
-        "best": state["best"], "step": state["at"], "steps": state["step"], "seconds": seconds,
-        "cpu_seconds": time.process_time() - begun, "interrupted": interrupted,
-    }  # fmt: skip
+    return spent | {"best": state["best"], "step": state["at"], "steps": state["step"], "interrupted": interrupted}
+
+
+def _spent(state: dict[str, Any], journal: Journal, begun: float) -> dict[str, float]:
+    """The time of the sittings before, and of this one."""
+    cpu = time.process_time() - begun
+    return {"seconds": state["seconds"] + journal.seconds, "cpu_seconds": state["cpu_seconds"] + cpu}
 
 
 def _step(work, plan, step, runs, model, optimizer, scaler, all_of_us, stop) -> tuple[float, float, bool]:
@@ -109,7 +120,7 @@ def _step(work, plan, step, runs, model, optimizer, scaler, all_of_us, stop) -> 
     scaler.unscale_(optimizer)
     norm = float(nn.utils.clip_grad_norm_(model.parameters(), plan.clip))
     if not math.isfinite(loss) or (not math.isfinite(norm) and not scaler.is_enabled()):
-        raise DataError(_not_finite(model, step, loss))
+        raise DataError(not_finite(model, step, loss))
     silent = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
     if silent and step == 0:
         raise DataError(
@@ -138,11 +149,3 @@ def _judge(work: Work, model: nn.Module, state: dict[str, Any], journal: Journal
 def _seed(seed: int, step: int, draw: int) -> None:
     """All of torch's randomness from here on is that of this piece of this step."""
     torch.manual_seed((seed * 1_000_003 + step) * 8_192 + draw)
-
-
-def _not_finite(model: nn.Module, step: int, loss: float) -> str:
-    bad = [name for name, p in model.named_parameters() if p.grad is not None and not torch.isfinite(p.grad).all()]
-    return (
-        f"step {step + 1}: the loss is {loss} and {len(bad)} gradients are not finite, the first of {', '.join(bad[:3]) or 'none'}; "
-        "take a smaller --lr, or --precision float32; `regard diagnose` on the file of --watch says more"
-    )

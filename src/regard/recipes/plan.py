@@ -58,3 +58,12 @@ class Plan:
             return self.lr * (step + 1) / self.warmup
         done = (step - self.warmup) / max(1, self.steps - self.warmup)
         return self.lr * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
+
+
+def not_finite(model: nn.Module, step: int, loss: float) -> str:
+    """The refusal of a step whose loss or gradient is NaN or infinite."""
+    bad = [name for name, p in model.named_parameters() if p.grad is not None and not torch.isfinite(p.grad).all()]
+    return (
+        f"step {step + 1}: the loss is {loss} and {len(bad)} gradients are not finite, the first of {', '.join(bad[:3]) or 'none'}; "
+        "take a smaller --lr, or --precision float32; `regard diagnose` on the file of --watch says more"
+    )
