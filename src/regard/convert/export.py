@@ -94,7 +94,7 @@ def to_onnx(
     if opset < OPSET:
         raise ConversionError(
             f"opset {opset} has no Attention operator: the exporter writes it out in steps, and rows that see no key come "
-            f"out as NaN, or 0.3 off; give opset={OPSET} or later"
+            f"out as NaN, or off by as much as the values are (1.1 in our test); give opset={OPSET} or later"
         )
     onnx = onnx_package()
     form = _form(layer, takes)
