@@ -129,7 +129,13 @@ def infer_mask(case: Case, name: str, call: Call) -> MaskUse | None:
     if not trials:
         case.notes.append(f"{name}: no mask that we tried was accepted ({errors[0] if errors else 'nothing tried'})")
         return None
-    return _chosen(_best(trials, polarity, name), polarity, said)
+    return _chosen(_best(trials, polarity or _convention(case, name), name), polarity, said)
+
+
+def _convention(case: Case, name: str) -> str | None:
+    """What True means in the other mask arguments, where that is known and the same in all: one signature, one convention."""
+    known = {case.evidence.polarity(n)[0] for n in case.signature.masks if n != name} - {None}
+    return known.pop() if len(known) == 1 else None
 
 
 def _takes_key_mask(case: Case, name: str, call: Call) -> bool:

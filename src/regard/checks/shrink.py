@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
+from typing import Any
 
 from regard.checks.call import Call
 from regard.checks.case import Case, Verdict
@@ -34,10 +36,22 @@ def shrink(case: Case, rule: Rule, verdict: Verdict) -> tuple[Case, Verdict]:
             got = rule.function(small)
         except Exception:
             continue
-        for v in got if isinstance(got, list) else [got]:
-            if isinstance(v, Verdict) and (v.level, v.kind) == (verdict.level, verdict.kind):
-                return small, v
+        found = _same(got if isinstance(got, list) else [got], verdict)
+        if found is not None:
+            return small, found
     return case, verdict
+
+
+def _same(got: list[Any], verdict: Verdict) -> Verdict | None:
+    """The verdict of this level and kind; of several, the one that says the same in other numbers."""
+    alike = [v for v in got if isinstance(v, Verdict) and (v.level, v.kind) == (verdict.level, verdict.kind)]
+    if len(alike) <= 1:
+        return alike[0] if alike else None
+    return next((v for v in alike if _words(v) == _words(verdict)), None)
+
+
+def _words(verdict: Verdict) -> str:
+    return re.sub(r"[-+\d.]+(e[-+]?\d+)?", "", verdict.message)
 
 
 def _resized(case: Case, batch: int, tokens: int) -> Case:
