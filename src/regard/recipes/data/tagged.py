@@ -14,6 +14,7 @@ from regard.recipes.data.archive import each, wrong_layout
 from regard.recipes.data.decoding import decode
 from regard.recipes.data.splits import Splits, divide, split_of
 
+LONGEST = 200  # characters of a token: a link may have as many, a whole sentence in one cell has more
 _EXPECTED = "one token and its tag on each line and an empty line between sentences (.conll, .bmes, .bio or .txt)"
 _EXAMPLE = """
 Berlin B-LOC
@@ -62,6 +63,11 @@ def parse(text: str, name: str) -> list[Tagged]:
             shown = "\n".join(f"    {row}" for row in _EXAMPLE.strip().splitlines())
             raise DataError(
                 f"{name}, line {number}, has one column, {line.strip()[:40]!r}; expected {_EXPECTED}:\n{shown}"
+            )
+        if len(cells[0]) > LONGEST:
+            raise DataError(
+                f"{name}, line {number}, has a token of {len(cells[0])} characters, {cells[0][:30]!r}...; the limit is {LONGEST}. "
+                "Is the file really in columns?"
             )
         tokens.append(cells[0].strip() or " ")
         tags.append(cells[-1].strip())
