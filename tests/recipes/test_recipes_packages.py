@@ -96,6 +96,16 @@ def test_a_kept_archive_that_was_changed_is_refused_with_its_place(registry):
         fetch(wanted)
 
 
+def test_a_pip_that_cannot_be_stopped_in_time_is_not_asked_for_a_source_distribution(registry, tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import pip._internal.operations.prepare as p\ndel p._get_prepared_distribution\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(DataError, match="this pip cannot be stopped before it would run the build script of some-data"):
+        fetch(package(source(registry, tmp_path / "it ran"), "source"))
+    assert not (tmp_path / "it ran").exists()
+
+
 def test_off_line_says_so_and_names_the_way_out(registry):
     wanted = Package("wheel", "some-data", "1.0", "0" * 64, 1.0, "a test", "MIT")
     with pytest.raises(

