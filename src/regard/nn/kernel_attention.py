@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 
@@ -29,7 +31,7 @@ class _Call(NamedTuple):
     keep: Tensor | None  # (B or 1, S)
 
 
-class KernelAttention(nn.Module):
+class KernelAttention(nn.Module, ABC):
     """out_proj(sum over s of phi(q_t) . phi(k_s) v_s / sum over s of phi(q_t) . phi(k_s)), head by head.
 
     A subclass says what phi is, in `features`. Projections, heads, starting weights and results are those of
@@ -91,9 +93,9 @@ class KernelAttention(nn.Module):
             if projection.bias is not None:
                 nn.init.zeros_(projection.bias)
 
+    @abstractmethod
     def features(self, query: Tensor, key: Tensor) -> Features:
         """phi of (B, H, T, D) queries and (B, G, S, D) keys, none negative."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what its features are")
 
     def forward(
         self,
