@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from regard import cli_plan, cli_port
+from regard import cli_experiment, cli_plan, cli_port
 from regard.cli_port import refusing as _refusing
 
 app = typer.Typer(
@@ -244,7 +244,7 @@ def predict(
     _refusing(lambda: predict_session(folder, text))
 
 
-for command in (cli_port.align, cli_port.export, cli_port.conventions, cli_plan.plan):
+for command in (cli_port.align, cli_port.export, cli_port.conventions, cli_plan.plan, cli_experiment.experiment):
     app.command()(command)
 
 

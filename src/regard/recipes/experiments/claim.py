@@ -42,7 +42,7 @@ class Spread:
 
     def __format__(self, how: str) -> str:
         said = format(self.mean, how)
-        spread = format(self.deviation, how)
+        spread = format(self.deviation, how.replace("+", ""))
         return f"{said} ± {spread}" if spread.strip("0.%e+-") else said
 
 
