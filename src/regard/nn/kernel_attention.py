@@ -6,9 +6,8 @@ F features.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
