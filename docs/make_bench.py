@@ -27,6 +27,7 @@ WORDS = {
         "again": "Measured by `./scripts/bench`, which writes docs/bench/ and this page; `regard bench SUITE` prints one part.",
         "machine": "Measured on {cpu}, {cores} cores, 1 thread, Python {python}, {date}; load of the machine at the start {load}.",
         "shared": "Others used the machine at the same time.",
+        "took": "All suites took {minutes:.0f} minutes beside that load.",
         "versions": "Versions: {versions}.",
         "limits": "Limits of one thread: {gemm}; copy {copy:.1f} GB/s.",
         "counts": "{n} lines: {counts}.",
@@ -63,6 +64,7 @@ WORDS = {
         "again": "由 `./scripts/bench` 测得并写出；`regard bench SUITE` 打印其中一部分。各行的英文名称与命令输出一致。",
         "machine": "机器：{cpu}，{cores} 核，1 线程，Python {python}，{date}；开始时负载 {load}。",
         "shared": "测量时有其他进程在使用这台机器。",
+        "took": "在这样的负载下，全部测量用了 {minutes:.0f} 分钟。",
         "versions": "版本：{versions}。",
         "limits": "单线程上限：{gemm}；复制 {copy:.1f} GB/s。",
         "counts": "{n} 行：{counts}。",
@@ -117,6 +119,7 @@ def machines(results: dict, word: dict) -> list[str]:
     said = {**first, "date": " – ".join(dict.fromkeys((dates[0], dates[-1]))), "load": f"{min(loads)} – {max(loads)}"}
     lines = [word["machine"].format(**said)]
     lines += [word["shared"]] if max(loads) > first["cores"] else []
+    lines.append(word["took"].format(minutes=sum(found["seconds"] for found in results.values()) / 60))
     versions = {k: v for found in results.values() for k, v in found["machine"]["versions"].items()}
     gemm = ", ".join(f"{kind} {rate / 1e9:,.0f} GFLOP/s" for kind, rate in first["limits"]["gemm"].items())
     lines.append(word["versions"].format(versions=", ".join(f"{k} {v}" for k, v in versions.items())))

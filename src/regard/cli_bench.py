@@ -59,7 +59,7 @@ def bench_session(wanted: Wanted) -> int:
     if wanted.plot is not None:
         found["curves"] = _curves(names, wanted, say)
         _draw(found, wanted.plot)
-    found["seconds"] = round(time.monotonic() - start)
+    found["seconds"], found["cpu_seconds"] = round(time.monotonic() - start), round(sum(os.times()[:4]))
     if wanted.json is not None:
         _write(wanted.json, json.dumps(found, indent=1, allow_nan=False) + "\n")
     say(_last(found))
