@@ -95,6 +95,29 @@ def test_a_model_that_is_left_out_of_the_table_would_be_noticed():
 
 
 @pytest.mark.slow
+def test_falcons_weights_are_returned_by_a_path_without_a_causal_mask_and_the_checker_says_so():
+    model = made("Falcon")
+    first = torch.arange(5, 12)[None]
+    second = first.clone()
+    second[:, -1] = 50
+    with torch.no_grad():
+        one, two = (model(input_ids=ids, output_attentions=True).logits[:, :-1] for ids in (first, second))
+    leaks = float((one - two).abs().max()) > 1e-3  # transformers 5.24: 0.03
+    found = [f for f in report_of("Falcon").errors if f.rule == "ATT505" and "the causal mask is lost" in f.message]
+    assert bool(found) == leaks
+
+
+@pytest.mark.slow
+def test_a_model_that_says_it_takes_no_static_cache_is_not_given_one():
+    made_of = made("GPT-Neo, local layers")
+    report = regard.check(made_of, select=["ATT203", "ATT206"])
+    assert {o.rule: (o.result, o.reason) for o in report.outcomes} == {
+        "ATT203": ("passed", ""),
+        "ATT206": ("not-exercised", "its cache has no size that can be chosen"),
+    }
+
+
+@pytest.mark.slow
 def test_gemmas_question_is_right_its_eager_softmax_is_nan_in_float64_only():
     model = made("Gemma-2, capped scores")
     ids, mask = torch.arange(5, 12)[None], torch.zeros(1, 7, dtype=torch.long)

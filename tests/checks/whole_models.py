@@ -66,8 +66,20 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 }  # fmt: skip
 
 
+NOTED: dict[str, Callable[[], nn.Module]] = {  # models with a fault of their own, or that say what they cannot do
+    "Falcon": hugging_face(
+        "Falcon", "FalconForCausalLM", vocab_size=99, hidden_size=WIDTH, num_hidden_layers=2, num_attention_heads=HEADS,
+        bos_token_id=1, eos_token_id=2,
+    ),
+    "GPT-Neo, local layers": hugging_face(
+        "GPTNeo", "GPTNeoForCausalLM", vocab_size=99, hidden_size=WIDTH, num_layers=2, num_heads=HEADS, intermediate_size=37,
+        attention_types=[[["global", "local"], 1]], window_size=4, max_position_embeddings=64, bos_token_id=1, eos_token_id=2,
+    ),
+}  # fmt: skip
+
+
 def made(name: str) -> nn.Module:
     """The model, its weights from a fixed seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return MODELS[name]()
+        return {**MODELS, **NOTED}[name]()

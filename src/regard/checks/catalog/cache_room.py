@@ -16,6 +16,7 @@ from regard.checks.subject import describe_error
 
 TOTAL = 8
 ROOMS = (TOTAL, TOTAL + 5, 64)
+NO_STATIC = ("_supports_static_cache", "_can_compile_fullgraph")  # what transformers' models say of themselves
 PLANS = ((4, 1, 1, 1, 1), (3, 2, 3), (TOTAL,))
 
 
@@ -81,6 +82,8 @@ def _maker(case: Case) -> Callable[[int], Any] | None:
     for name in MAKERS:
         if callable(getattr(module, name, None)):
             return lambda room: getattr(case.subject.instance(), name)(items, room)
+    if any(getattr(module, flag, True) is False for flag in NO_STATIC):
+        return None  # the author says that a static cache is not for it
     annotation = str(case.subject.signature().parameters[case.cache.parameter].annotation)
     config = getattr(module, "config", None)
     if "transformers" in annotation and config is not None and not inspect.isclass(config):
