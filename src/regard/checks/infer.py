@@ -90,6 +90,7 @@ def _try_plan(
 ) -> Call | None:
     hint = layout_hint(subject.forward, next(iter(plan)))
     wanted: dict[str, int] = {}  # layout -> the width that an error message asked for
+    misled: set[str] = set()  # layouts in which that did not help
     refused: set[str] = set()  # layouts with another number of axes than the forward unpacks
     for sources in _source_candidates(subject.pristine, plan, like, hint):
         if time.process_time() > last:
@@ -104,13 +105,12 @@ def _try_plan(
             refused.add(first.layout.axes)
         if "tuple of Tensors, not Tensor" in errors[-1].text:  # it stacks a list: the next plan has one
             return None
-        asked = width_asked(errors[-1].text)
-        if (
-            asked is not None
-            and asked not in [s.width for s in sources.values()]
-            and asked in sizes.widths(subject.pristine)
-        ):
-            wanted[first.layout.axes] = asked
+        asked, axes = width_asked(errors[-1].text), first.layout.axes
+        if asked in [s.width for s in sources.values()]:  # it asks for what it got: another layer asks, not the first
+            wanted.pop(axes, None)
+            misled.add(axes)
+        elif asked is not None and axes not in misled and asked in sizes.widths(subject.pristine):
+            wanted[axes] = asked
     return None
 
 
@@ -161,6 +161,12 @@ def _attempt(subject: Subject, call: Call, errors: list[Failure]) -> Call | None
         return None
     query = call.sources[call.query]
     found = main_tensor(raw, query, call.sources[call.keys])
+    if call.is_cross and (found is None or not found[2]):  # the stream that the output follows is the one that asks
+        other = main_tensor(raw, call.sources[call.keys], query)
+        if other is not None and other[2]:
+            turned = {"query": call.sources[call.keys], "context": query}
+            fed = {p: "context" if s == call.query else "query" for p, s in call.arguments.items()}
+            found, call = other, call.but(sources=turned, arguments=fed, query="query")
     if found is None:
         errors.append(
             Failure(f"it returned {type(raw).__name__} without a float tensor of {query.batch} items", 1 << 20)

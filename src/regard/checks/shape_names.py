@@ -78,6 +78,31 @@ def _reads_shape(value: ast.expr, argument: str) -> bool:
     )
 
 
+PERMUTED: dict[tuple[object, ...], str] = {
+    (0, 2, 3, 1): "BDHW",
+    (0, 3, 1, 2): "BHWD",
+}  # to channels last, and to channels first
+
+
+def _permuted(forward: Callable[..., Any], argument: str) -> str | None:
+    """The layout that an argument must have for `argument.permute(0, 2, 3, 1)` to put channels where they are wanted."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(forward)))
+    except (OSError, TypeError, SyntaxError, IndentationError):
+        return None
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "permute"
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id == argument
+        ):
+            order = tuple(a.value for a in node.args if isinstance(a, ast.Constant))
+            return PERMUTED.get(order)
+    return None
+
+
 def layout_hint(forward: Callable[..., Any], argument: str) -> str | None:
     """The layout that the author's own names spell, or None."""
     for names in axis_names(forward, argument):
@@ -99,4 +124,4 @@ def layout_hint(forward: Callable[..., Any], argument: str) -> str | None:
             return "BTHWLD"
         if len(names) == 2 and names[0] in TOKENS and names[1] in CHANNELS:
             return "LD"
-    return None
+    return _permuted(forward, argument)
