@@ -241,3 +241,32 @@ def test_an_image_is_followed_patch_by_patch_behind_the_class_token():
     assert {results[c] for c in ("ATT301", "ATT303", "ATT307")} == {"passed"}
     assert not [f for f in report.findings if f.level != "question"]
     assert "ATT301" in {f.rule for f in regard.check(Patches(over=True), select=["ATT301"]).errors}
+
+
+class Windowed(nn.Module):
+    """Two causal layers that each see a window of four keys: together they see seven."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers, self.window_size = nn.ModuleList(nn.Linear(WIDTH, 3 * WIDTH) for _ in range(2)), 4
+        self.inner = nn.ModuleList(Band(self.window_size) for _ in range(2))
+
+    def forward(self, x):
+        for project, inner in zip(self.layers, self.inner):
+            x = x + inner(*project(x).chunk(3, -1))
+        return x
+
+
+class Band(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.width = width
+
+    def forward(self, q, k, v):
+        place = torch.arange(q.shape[1])
+        gap = place[:, None] - place
+        return attend(q, k, v, (gap < 0) | (gap >= self.width))
+
+
+def test_windows_on_top_of_each_other_are_measured_layer_by_layer():
+    assert outcome(Windowed(), "ATT807") == ("passed", "", [])

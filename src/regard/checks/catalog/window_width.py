@@ -7,6 +7,7 @@ from torch import Tensor
 from regard.checks.case import Case, NotExercised, Verdict
 from regard.checks.influence import influence
 from regard.checks.rule import rule
+from regard.checks.sites import attention_sites, watch
 
 NAMES = r"(sliding_?|local_?|attn_?|attention_?)?window(_?size|_?len(gth)?|_?width)?|w|ws|look_?back|context_?size|sliding_window"
 INCLUSIVE = r"(itself|self|own( position)?)[^.;]{0,20}includ|includ\w*[^.;]{0,20}(itself|self|own)|number of keys|among them|current (one|token)|\\w+ ?- ?1 (tokens?|keys?|positions?) before"
@@ -47,6 +48,12 @@ def window_width(case: Case) -> Verdict | None:
     if right:
         return None
     width = left + 1
+    if width != named and len({site.path for site in attention_sites(case)}) > 1:
+        case.need(
+            _in_each_layer(case, n, named),
+            "layers on top of each other see further than one, and none shows this window",
+        )
+        return None
     case.need(_sliding(found.sees, left), "the field is no band: it moves in steps")
     if width == named:
         return None
@@ -56,6 +63,13 @@ def window_width(case: Case) -> Verdict | None:
         "error" if exact else "question", f"a query sees {width} keys, itself included; the window is {named}" + (f" ({said!r})" if said else "" if exact else ": does it count itself?"),
         kind="window-off-by-one", measured=width, allowed=named, example=f"length {n}", cause="<= where < was meant" if width == named + 1 else "another width in the band", fix="keep = (gap >= 0) & (gap < window)",
     )  # fmt: skip
+
+
+def _in_each_layer(case: Case, length: int, window: int) -> bool:
+    """Do the layers whose last query does not see everything see just the window?"""
+    seen = [site.visible() for site in watch(case, case.sample(tokens=length)).sites]
+    widths = {int(s[..., -1, :].reshape(-1, s.shape[-1])[0].sum()) for s in seen if s is not None}
+    return widths - {length} == {window}
 
 
 def _sliding(sees: Tensor, left: int) -> bool:
