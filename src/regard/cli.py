@@ -55,6 +55,7 @@ def check(
     strict: Annotated[bool, typer.Option("--strict", help="exit 2 if any target was not exercised")] = False,
     baseline: Annotated[Path | None, typer.Option(help="JSON report of an earlier run: only what is new fails")] = None,
     durations: Annotated[int, typer.Option(help="print the N slowest checks")] = 0,
+    nproc: Annotated[int, typer.Option(help="also cut each module among N processes, as its design says")] = 0,
 ) -> None:
     """Run every check on attention code and report what is wrong, with the line, the numbers, the cause and the fix.
 
@@ -81,6 +82,7 @@ def check(
         strict=strict,
         baseline=baseline,
         durations=durations,
+        nproc=nproc,
     )
     raise typer.Exit(_refusing(lambda: session(request)))
 

@@ -51,6 +51,7 @@ class Request:
     strict: bool = False
     baseline: Path | None = None
     durations: int = 0
+    nproc: int = 0
 
     def options(self) -> Options:
         """The same, read. Raises TargetError or DesignError with one sentence for whatever cannot be."""
@@ -124,8 +125,26 @@ def session(request: Request) -> int:
     stderr = Console(stderr=True, highlight=False)
     stderr.print(WARNING, style="dim", markup=False, soft_wrap=True)
     aside = _Aside(arguments, settings.waivers, settings.folder, known, request.baseline)
-    reports = _write(request, _in_order(targets, options, aside, stderr), aside)
+    coming = _in_order(targets, options, aside, stderr)
+    reports = _write(request, _cut_too(coming, request) if request.nproc else coming, aside)
     return status(targets, reports, strict=request.strict)
+
+
+def _cut_too(coming: Iterator[Report], request: Request) -> Iterator[Report]:
+    """The reports, each with what the module does when it is cut among processes (--nproc)."""
+    from regard.checks.settings import declaration
+    from regard.checks.sharded import compare
+
+    init = {name: ast.literal_eval(text) for name, text in map(init_argument, request.init)}
+    for report in coming:
+        if report.status == "checked":
+            name = report.target.rpartition(":")[2]
+            design = declaration(request.design, name) if request.design else None
+            options: dict[str, Any] = {"design": design, "init": init, "seed": request.seed, "timeout": request.timeout}
+            outcome, findings = compare(report.target, request.nproc, **options)
+            report.outcomes.append(outcome)
+            report.findings = [*findings, *report.findings]
+        yield report
 
 
 @dataclass

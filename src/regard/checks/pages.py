@@ -11,6 +11,7 @@ from pathlib import Path
 from regard.checks.rule import FAMILIES
 from regard.core.errors import TargetError
 
+CUT = "ATT003"  # compares a module cut among processes: `regard check --nproc` alone runs it
 CATALOG = Path(__file__).parent / "catalog"
 
 
@@ -38,7 +39,7 @@ class Page:
         return f"# {self.code} {self.name}\n\nFamily: {self.family}.{kinds}\n\n{self.doc}\n"
 
 
-WAIVER_PAGES = (
+OTHER_PAGES = (
     Page(
         "ATT001",
         "waiver_without_reason",
@@ -58,12 +59,28 @@ WAIVER_PAGES = (
         "exercised in this run is left alone.",
         "",
     ),
+    Page(
+        CUT,
+        "sharded_equals_single",
+        (),
+        "A module that is cut among processes computes something else than in one.\n\n"
+        "Runs with `regard check --nproc N` only, in N gloo processes. Every process calls what the declared function makes of\n"
+        "the module with the whole input, and gives the whole output or its own consecutive part. Outputs are compared first;\n"
+        "then the gradients of the parameters, summed over the processes where each gives a part.\n\n"
+        "Usual causes: keys of other processes are not fetched; a mask or positions count from 0 in every process; a collective\n"
+        "call without a gradient, or with a wrong one (torch.distributed.nn.functional.all_gather over gloo).\n\n"
+        "Bad:\n\n    def cut(module, group):\n        return lambda x: module(shard(x, group))\n\n"
+        'Good:\n\n    class Attention(nn.Module):  # regard: design sharded="cut"\n\n'
+        "    def cut(module, group):\n        module.attend = sequence_parallel(attention, group)\n"
+        "        return lambda x: module(shard(x, group))",
+        "",
+    ),
 )
 
 
 def pages(folder: Path = CATALOG) -> list[Page]:
-    """Every rule of the catalogue and the two about waivers, by code."""
-    found = list(WAIVER_PAGES)
+    """Every rule of the catalogue and those that stand outside it, by code."""
+    found = list(OTHER_PAGES)
     for file in sorted(folder.glob("*.py")):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         for node in tree.body:
