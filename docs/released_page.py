@@ -27,8 +27,8 @@ what its forward reaches: a softmax with a matrix product or a weighted sum, a f
 (a softmax that only `generate` reaches), entropies, classes that return a loss over squashed predictions, forwards that return
 nothing, and plain classes that look at a model. No class was taken off the list by hand.
 
-All classes were checked with one version; those that said an error or a warning, or could not be run, again with the version that has the
-cures told below.
+All classes were checked with one version; those that a cure told below concerns, and some others, again with the version that has it. The
+results are therefore of several versions of one day.
 
 Made by `python docs/make_released.py page` from `docs/released/results.json`, which `python docs/make_released.py check FOLDER` writes.
 """
@@ -45,7 +45,7 @@ orphan: true
 “看起来是注意力”由语法树判断（`regard.checks.discover`），不导入任何代码：层的名字，或其 forward 所到达的运算。只在 `generate` 中采样的、
 计算熵的、返回损失的、什么都不返回的，以及只观察模型的普通类，都按规则排除；没有任何类被手工移出清单。
 
-所有类都用同一版本检查过；报出错误或警告、或未能运行的类，又用包含下述修正的版本重新检查。
+所有类都用同一版本检查过；与修正有关的类以及另外一些类，又用包含该修正的版本重新检查。因此结果来自同一天的几个版本。
 
 由 `python docs/make_released.py page` 生成。
 """
