@@ -1,6 +1,7 @@
 """The protocol of claims: verdicts in both directions, numbers stored seed by seed, resumed, and a page from what is stored only."""
 
 import json
+import pathlib
 import re
 from dataclasses import replace
 
@@ -213,7 +214,7 @@ def test_every_claim_is_told_in_both_languages_and_has_a_name_of_its_own():
 
 
 def test_every_stored_result_in_the_repository_belongs_to_a_claim_and_fills_its_sentences():
-    folder = cli_experiment.Path(__file__).parents[2] / "docs" / "claims"
+    folder = pathlib.Path(__file__).parents[2] / "docs" / "claims"
     known = every.claims()
     names = {path.stem for path in folder.glob("*.json")}
     assert names <= set(known)

@@ -312,3 +312,13 @@ def test_settings_reach_the_plan():
 def test_a_journal_that_a_kill_cut_in_a_line_is_read_up_to_there(tmp_path):
     (tmp_path / "journal.jsonl").write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "lo')
     assert journal.read(pathlib.Path(tmp_path)) == [{"step": 1, "loss": 2.0}]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, about itself, while it compiles
+def test_a_compiled_run_gives_about_the_same_losses_where_nothing_is_random(text, tmp_path):
+    given = {"steps": 6, "settings": (*SMALL, "dropout=0")}
+    run("lm", asked(text, tmp_path / "plain", **given))
+    run("lm", asked(text, tmp_path / "compiled", compile=True, **given))
+    plain, compiled = losses(tmp_path / "plain"), losses(tmp_path / "compiled")
+    assert max(abs(plain[step] - compiled[step]) / plain[step] for step in plain) < 1e-3
