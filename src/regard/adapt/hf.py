@@ -101,7 +101,7 @@ class Used:
             self.undo()
             raise AdaptError(
                 f"{type(self._model).__name__} took the setting and never called our attention in its first forward; it has "
-                "its own attention back. regard.replace(model) exchanges modules instead"
+                "its own attention back. regard.replace(model) exchanges the modules that it can read"
             )
         _log.info("%s", self)
 
@@ -209,7 +209,7 @@ def _set(root: Any, name: str) -> None:
     if root.config._attn_implementation != name:
         raise AdaptError(
             f"{type(root).__name__} does not go through transformers' attention interface, so no attention but its own can "
-            "stand in it; regard.replace(model) exchanges modules instead"
+            "stand in it; regard.replace(model) exchanges the modules that it can read"
         )
 
 
@@ -219,7 +219,7 @@ def _bypassed(model: nn.Module, calls: dict[str, int], left: list[str]) -> str:
     if not calls:
         return (
             f"{name} took the setting and never called our attention: {who} attended by themselves; the model has its own "
-            "attention back. regard.replace(model) exchanges modules instead"
+            "attention back. regard.replace(model) exchanges the modules that it can read"
         )
     return (
         f"{len(calls)} attention modules of {name} called ours, and {who} attended by themselves; the model has its own "

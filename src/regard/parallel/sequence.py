@@ -25,7 +25,7 @@ from regard.parallel.mask_parts import Whole
 from regard.parallel.shards import Shards, check_lengths
 
 How = Literal["ulysses", "allgather"]
-_DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+DTYPES = {dtype: i for i, dtype in enumerate((torch.float32, torch.float64, torch.bfloat16, torch.float16))}
 
 
 class SequenceParallel:
@@ -61,7 +61,7 @@ class SequenceParallel:
             if x.ndim != 4:
                 raise ShapeError(f"{name} must be (B, H, t, D), this process's part, got {tuple(x.shape)}")
         said = zlib.crc32(repr((mask if isinstance(mask, Mask) else type(mask), sorted(scores.items()))).encode())
-        shapes = (*query.shape[:2], query.shape[3], key.shape[1], value.shape[3], _DTYPES.index(query.dtype), said)
+        shapes = (*query.shape[:2], query.shape[3], key.shape[1], value.shape[3], DTYPES.get(query.dtype, -1), said)
         queries, keys = self._agree(query.shape[2], key.shape[2], shapes, query.device)
         sizes = (query.shape[0], query.shape[1], queries.total, keys.total)
         whole = Whole.of(mask, sizes, query.device)
