@@ -150,7 +150,7 @@ CLAIMS = [
             "准确率：除以 sqrt(d) {root_accuracy:.1f} %，不除 {none_accuracy:.1f} %；半程损失 {root_half:.2f} 与 {none_half:.2f}",
         ),
         scales, lambda f: more_by(f, "root_accuracy", "none_accuracy", 10), seeds=3,
-        drawn={"sqrt(d)": "root_accuracy", "1": "none_accuracy", "d": "whole_accuracy"},
+        drawn={"divided by sqrt(d)": "root_accuracy", "divided by 1": "none_accuracy", "divided by d": "whole_accuracy"},
     ),
     Claim(
         "temperature-d-slows-training",
