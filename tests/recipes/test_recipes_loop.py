@@ -60,6 +60,8 @@ def test_watching_a_run_changes_no_loss(text, tmp_path):
     run("lm", asked(text, tmp_path / "plain"))
     run("lm", asked(text, tmp_path / "watched", watch=5))
     assert losses(tmp_path / "plain") == losses(tmp_path / "watched")
+    judged = [row["val_loss"] for row in journal.read(tmp_path / "plain") if "val_loss" in row]
+    assert len(judged) == 2, "evaluations have a name of their own, so that no curve mixes them with the training loss"
     rows = [json.loads(line) for line in (tmp_path / "watched" / "watch-0.jsonl").read_text().splitlines()]
     assert any("entropy" in row for row in rows)
 

@@ -143,7 +143,7 @@ def _judge(work: Work, model: nn.Module, state: dict[str, Any], journal: Journal
         state |= {"best": numbers, "at": state["step"]}
         if out is not None:
             checkpoint.write_tensors(out / "model.safetensors", model.state_dict())
-    journal.row(state["step"], **numbers)
+    journal.row(state["step"], **{f"val_{name}": value for name, value in numbers.items()})
 
 
 def _seed(seed: int, step: int, draw: int) -> None:
