@@ -37,15 +37,23 @@ def test_runs_of_the_made_up_tasks_repeat_by_seed():
     }
 
 
-def test_a_short_run_keeps_the_last_step_and_not_the_best():
-    model = torch.nn.Linear(1, 1)
+def test_a_short_run_is_evaluated_once_at_its_end_so_that_no_step_is_chosen_by_looking():
+    model, looked = torch.nn.Linear(1, 1, bias=False), []
+    torch.nn.init.ones_(model.weight)
+
+    def evaluate(model):
+        looked.append(float(model.weight.detach()))
+        return {"score": 0.0}
+
     work = Work(
         model, order=lambda step: torch.arange(2), collate=lambda i: Batch((torch.ones(2, 1),), 2),
-        loss=lambda model, x: model(x[0]).square().sum(), evaluate=lambda model: {"score": 0.0}, score="score",
+        loss=lambda model, x: model(x[0]).square().sum(), evaluate=evaluate, score="score",
     )  # fmt: skip
-    trained, losses = lookup.trained(work, Plan(5, lr=0.1, warmup=1))
+    trained, losses = lookup.trained(work, Plan(5, lr=0.1, warmup=1, evaluate=1))
     assert len(losses) == 5
-    assert losses[-1] < losses[0]
+    assert losses[0] == 1.0
+    assert losses[-1] < 0.9
+    assert looked == [float(trained.weight.detach())]
     assert not trained.training
 
 
