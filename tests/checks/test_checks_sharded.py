@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(not dist.is_available(), reason="this torch has 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("Attention", None),
+        pytest.param("Attention", None, marks=pytest.mark.slow),
         ("WithoutOthers", "cut among 2 processes it gives another output"),
         pytest.param("Detached", "the output is right and the gradient of qkv.", marks=pytest.mark.slow),
         pytest.param("Raising", "process 0 raises ValueError: only one machine here", marks=pytest.mark.slow),

@@ -137,7 +137,7 @@ def forsaken(rank: int, folder: str, when: str, how: str) -> None:
         ("forward", "killed"),
         pytest.param("forward", "hanging", marks=pytest.mark.slow),
         pytest.param("backward", "killed", marks=pytest.mark.slow),
-        ("backward", "hanging"),
+        pytest.param("backward", "hanging", marks=pytest.mark.slow),
     ],
 )
 def test_a_process_that_is_killed_or_hangs_ends_the_others_with_an_error_in_bounded_time(when, how, tmp_path):
