@@ -123,3 +123,35 @@ def test_8192_tokens_fit_in_64_mib_beside_the_inputs():
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     assert grown < 64, f"{grown:.0f} MiB"
     assert torch.allclose(got.received.sum(-1), torch.tensor(8192.0), rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("causal", [True, False])
+def test_long_calls_summed_in_blocks_say_the_same(causal, dtype, monkeypatch):
+    monkeypatch.setattr("regard.core.statistics.LONG_CAUSAL", 1024)
+    (q, k, v), _ = draw(3, 1, 4, 2, 1100, 1100, 8, 8, dtype)
+    mask = band.causal() if causal else None
+    q.requires_grad_()
+    got = attention_statistics(q, k, v, mask=mask)
+    slow = attention_statistics(q, k, v, mask=mask, top=1)  # asks for whole rows
+    close = SINGLE if dtype == torch.float32 else 1e-11
+    for name in ("output", "lse", "entropy", "max"):
+        assert torch.allclose(getattr(got, name), getattr(slow, name), atol=close), name
+    assert torch.allclose(got.received, slow.received, atol=1100 * close)
+    assert got.lse.dtype == dtype
+    assert not any(getattr(got, name).requires_grad for name in ("lse", "entropy", "max", "received"))
+    (grad,) = torch.autograd.grad(got.output.sum(), q)
+    (expected_grad,) = torch.autograd.grad(slow.output.sum(), q)
+    assert torch.allclose(grad, expected_grad, atol=close)
+
+
+@pytest.mark.parametrize("name", ["key", "value"])
+def test_long_calls_with_a_hidden_nan_are_not_taken_in_blocks(name, monkeypatch):
+    monkeypatch.setattr("regard.core.statistics.LONG_CAUSAL", 1024)
+    (q, k, v), _ = draw(3, 1, 2, 2, 1100, 1100, 8, 8)
+    clean = attention_statistics(q, k, v, mask=band.causal())
+    spoiled = {"key": k.clone(), "value": v.clone()}
+    spoiled[name][:, :, 1000] = torch.nan
+    got = attention_statistics(q, spoiled["key"], spoiled["value"], mask=band.causal())
+    assert torch.allclose(got.output[:, :, :1000], clean.output[:, :, :1000], atol=SINGLE)
+    assert got.output[:, :, 1000:].isnan().all()

@@ -12,11 +12,16 @@ import torch
 from torch import Tensor
 
 from regard.core.attention import attention
+from regard.core.backends import kernel
+from regard.core.block_tiles import block_tiles
 from regard.core.call import Call, prepare
 from regard.core.errors import ShapeError
 from regard.core.mask.expression import Mask
 from regard.core.three_axes import is_three, lifted
 from regard.core.tiles import TILE_BYTES, Tile, row_tiles
+
+LONG, LONG_CAUSAL = 1024, 8192  # queries and keys from which blocks are faster than whole rows (measured)
+SIDE, SIDE_CAUSAL = 1024, 512  # of a block: small where the half of those on the diagonal is computed for nothing
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,9 @@ def attention_statistics(
     B, H, T, S = call.sizes
     if not 0 <= top <= S:
         raise ShapeError(f"top={top} of {S} keys; give a number from 0 to {S}")
+    told = _in_blocks(call) if top == 0 else None
+    if told is not None:
+        return told
     exact = torch.promote_types(query.dtype, torch.float32)
     empty = {"dtype": exact, "device": query.device}
     lse = torch.full((B, H, T), -torch.inf, **empty)
@@ -91,6 +99,47 @@ def attention_statistics(
             values[at], indices[at] = _top(tile, top, call)
     output = attention(query, key, value, **given)
     return AttentionStatistics(output, lse, entropy, largest, received, values, indices)
+
+
+def _in_blocks(call: Call) -> AttentionStatistics | None:
+    """The same from the row sums of torch's fused kernel, for long calls without a mask, or causal; None where that cannot be.
+
+    One pass over the scores is left then, in blocks that stay in the cache. What is not finite goes the other way.
+    """
+    B, H, T, S = call.sizes
+    causal = call.mask is not None
+    form = call.structure
+    if causal and not (form.causal and form.plain and T == S and form.key_mask(call.places()) is None):
+        return None
+    beside = (call.bias, call.softcap, call.sink)
+    if (
+        any(x is not None for x in beside)
+        or min(T, S) < (LONG_CAUSAL if causal else LONG)
+        or call.query.dtype not in (torch.float32, torch.float64)
+    ):
+        return None
+    if (
+        call.query.shape[3] != call.value.shape[3]
+        or torch.is_autocast_enabled("cpu")
+        or kernel.refuses(call) is not None
+    ):
+        return None
+    parts = [x if x.stride(3) == 1 else x.contiguous() for x in (call.query, call.key, call.value)]
+    output, lse = kernel.forward(*parts, causal=causal, added=None, scale=call.scale)
+    if not bool(output.isfinite().all()) or not bool(lse.isfinite().all()):
+        return None
+    lse = lse.detach()
+    entropy, largest, received = (x.new_zeros(B, H, n) for x, n in ((lse, T), (lse, T), (lse, S)))
+    side = SIDE_CAUSAL if causal else SIDE
+    ones = lse.new_ones(side)
+    for b in range(B):
+        query, key = call.query[b].detach(), call.key[b].detach()
+        for block in block_tiles(query, key, lse[b], scale=call.scale, causal=causal, row_step=side, key_step=side):
+            at = (b, block.head, block.rows)
+            entropy[at] += block.entropy
+            torch.maximum(largest[at], block.weights.amax(-1), out=largest[at])
+            received[b, block.head, block.keys] += block.weights.mT @ ones[: block.weights.shape[0]]
+    return AttentionStatistics(output, lse, entropy, largest, received)
 
 
 def _top(tile: Tile, top: int, call: Call) -> tuple[Tensor, Tensor]:

@@ -150,7 +150,8 @@ class Layers:
         output = outputs(attention, sample)
         if output is not None:
             project = output_projection(attention)
-            track.share = output_share(output[heads], project)
+            every = heads == list(range(attention.heads))
+            track.share = output_share(output if every else output[heads], project)
             cosine = output_cosine(output, project)
             track.cosine = None if cosine is None else cosine[heads][:, heads]
 

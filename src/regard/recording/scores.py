@@ -147,9 +147,13 @@ def output_share(output: Tensor, project: Tensor | None = None) -> Tensor:
     With `project`, W_O, norms are those after the output projection: what the residual stream receives (Kobayashi et al. 2020).
     """
     H, _, width = output.shape
+    output = output.float()
     if project is not None and project.shape[1] == H * width:
-        output = torch.einsum("htd,ehd->hte", output.float(), project.float().unflatten(1, (H, width)))
-    norms = output.float().square().sum((1, 2))
+        columns = project.float().unflatten(1, (H, width))
+        inner = torch.einsum("ehc,ehd->hcd", columns, columns)  # |W_O^h o|^2 = o (W_O^h)^T W_O^h o
+        norms = ((output @ inner) * output).sum((1, 2)).clamp(min=0)
+    else:
+        norms = output.square().sum((1, 2))
     return norms / norms.sum().clamp(min=1e-30)
 
 

@@ -44,9 +44,11 @@ def add_in_blocks(summary: Summary, attention: Attention, sample: int, heads: li
     assert attention.query is not None
     assert attention.key is not None
     assert site.lse is not None
-    query, lse = attention.query[sample, heads].detach(), site.lse[sample, heads].detach()
+    every = heads == list(range(attention.heads))
+    chosen = slice(None) if every else heads  # a slice copies nothing
+    query, lse = attention.query[sample, chosen].detach(), site.lse[sample, chosen].detach()
     key = attention.key[sample if attention.key.shape[0] > 1 else 0].detach()
-    if heads != list(range(attention.heads)):
+    if not every:
         key = key[[h * key.shape[0] // attention.heads for h in heads]]
     given = {"scale": float(site.scale or 1.0), "causal": site.is_causal}
     rows = torch.tensor(sorted(summary.chosen), device=query.device)
