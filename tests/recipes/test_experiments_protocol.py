@@ -205,6 +205,7 @@ def test_every_claim_is_told_in_both_languages_and_has_a_name_of_its_own():
     known = [claim for group in every.groups().values() for claim in group]
     assert len({claim.name for claim in known}) == len(known) >= 24
     chinese = re.compile("[一-鿿]")
+    assert set(every.NOTES) <= set(every.GROUPS)
     for claim in known:
         for both in (claim.says, claim.protocol, claim.decides, claim.measured, claim.source):
             assert chinese.search(both[1]), claim.name

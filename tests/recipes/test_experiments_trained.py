@@ -134,13 +134,13 @@ def test_padding_that_is_hidden_changes_nothing_and_padding_that_is_seen_does(ti
     assert not torch.allclose(plain, seen, atol=1e-5)
 
 
-def test_every_order_of_the_images_trains(monkeypatch):
+def test_every_order_and_a_frozen_backbone_of_the_images_train(monkeypatch):
     pytest.importorskip("torchmetrics", reason="needs the extra train")
     pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
     monkeypatch.setattr(small_images, "DATA", ["digits"])
     short = small_images.vision.Settings(gate="none", width=8, limit=64, batch=16, steps=2, flip=False, stem_stride=1)
     monkeypatch.setattr(small_images, "SHORT", short)
-    for name in ("cbam-order", "spatial-kernel-7"):
+    for name in ("cbam-order", "spatial-kernel-7", "gates-on-a-frozen-backbone"):
         found = Found({0: KNOWN[name].run(0)})
         assert all(0 <= found.mean(each) <= 100 for each in found.spreads)
         assert KNOWN[name].measured[1].format_map(found.spreads)

@@ -21,6 +21,21 @@ GROUPS = {
     "small_images": ("Trained: small images", "训练：小图像"),
     "long_runs": ("Long runs", "长时间训练"),
 }
+NOTES = {
+    "sentences": (
+        "The test part has about 1,000 sentences: one standard error of an accuracy is about 1.3 points, and all seeds share the sentences. "
+        "Read differences under 2 points as hints.",
+        "测试部分约 1,000 个句子：准确率的一个标准误约为 1.3 个百分点，且各种子使用相同的句子。小于 2 个百分点的差异只是迹象。",
+    ),
+    "small_images": (
+        "The test part has 10,000 images: one standard error of an accuracy is about 0.4 points. The runs are short: a gate that pays off later is not seen.",
+        "测试部分有 10,000 张图像：准确率的一个标准误约为 0.4 个百分点。训练很短：后期才见效的门在此看不到。",
+    ),
+    "long_runs": (
+        "These decide what short runs cannot: the gap of concatenation and cross-attention once both have stopped improving, and the places of gates.",
+        "这些训练判定短训练无法判定的问题：拼接与交叉注意力都不再改进之后的差距，以及门的位置。",
+    ),
+}
 
 
 def groups() -> dict[str, list[Claim]]:

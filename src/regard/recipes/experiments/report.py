@@ -12,7 +12,7 @@ from typing import Any
 
 from regard.core.errors import MissingExtraError
 from regard.recipes.experiments.claim import NOT_RUN, VERDICTS, Claim, Found
-from regard.recipes.experiments.every import GROUPS
+from regard.recipes.experiments.every import GROUPS, NOTES
 from regard.recipes.experiments.stored import stored, verdict_of
 
 PAGES = {"en": "claims.md", "zh": "zh/claims.md"}
@@ -88,7 +88,7 @@ def page(
             _row([claim.says[at], measured(claim, verdicts[claim.name], word, at), said(verdicts[claim.name][0], at)])
             for claim in group
         ]
-        parts += [f"## {GROUPS[name][at]}", "\n".join(lines)]
+        parts += [f"## {GROUPS[name][at]}", *([NOTES[name][at]] if name in NOTES else []), "\n".join(lines)]
         up = "../" if at else ""
         parts += [
             f"![{claim.says[at]}. {word['plot']}.]({up}pictures/{file})"

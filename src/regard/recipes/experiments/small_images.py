@@ -6,6 +6,7 @@ The test part has 10,000 images: one standard error of an accuracy of 80 % is 0.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +17,8 @@ import torch
 from torch import nn
 
 from regard.nn.cbam import CBAM
-from regard.nn.insert import insert
+from regard.nn.insert import insert, inserted_gates
+from regard.nn.squeeze_excitation import SqueezeExcitation
 from regard.recipes import vision
 from regard.recipes.experiments import long_runs
 from regard.recipes.experiments.claim import Claim, Found, equal_within, more_by
@@ -84,6 +86,37 @@ def orders(seed: int) -> dict[str, float]:
     return {name: accuracy_with(seed, name, SHORT, DATA[0]) for name in ("cbam", "spatial", "parallel", "small")}
 
 
+def frozen(seed: int) -> dict[str, float]:
+    """A network trained without gates; then its head alone, or head and gates, for half as many steps."""
+    job = prepared(seed, SHORT, DATA[0])
+    channels, height, width = job.about["shape"]
+    torch.manual_seed(seed)
+    backbone = SmallResNet(channels, len(job.about["classes"]), width=SHORT.width, stem_stride=SHORT.stem_stride)
+    plan = plan_of(SHORT, seed)
+    again = replace(plan, steps=max(1, plan.steps // 2))
+    blind = {"evaluate": lambda model: {"accuracy": 0.0}}
+    backbone, _ = trained(replace(job.work, model=backbone, **blind), plan)
+    with torch.no_grad():
+        found = {"before": job.test(backbone)["accuracy"]}
+    for name, gate in (
+        ("head", None),
+        ("cbam", partial(CBAM, zero_init=True)),
+        ("se", partial(SqueezeExcitation, zero_init=True)),
+    ):
+        model = copy.deepcopy(backbone).requires_grad_(False)
+        torch.manual_seed(seed)
+        if gate is not None:
+            insert(model, gate, "residual", example=torch.zeros(1, channels, height, width))
+        for part in (model.head, *inserted_gates(model).values()):
+            part.requires_grad_(True)
+        model, _ = trained(replace(job.work, model=model, **blind), again)
+        with torch.no_grad():
+            found[name] = job.test(model)["accuracy"]
+            opened = [value.abs().mean() for part, value in model.named_parameters() if part.endswith("blend")]
+            found |= {f"{name}_opened": float(torch.stack(opened).mean())} if opened else {}
+    return found
+
+
 def _best_order(found: Found) -> str:
     other = max(("spatial", "parallel"), key=found.mean)
     return more_by(found, "cbam", other, 0.3)
@@ -131,5 +164,20 @@ CLAIMS = [
         ("7 x 7 at least 0.3 points above 3 x 3 on average and above it for every seed", "7 x 7 平均比 3 x 3 至少高 0.3 个百分点，且每个种子都更高"),
         ("accuracy: 7 x 7 {cbam:.1f} %, 3 x 3 {small:.1f} %", "准确率：7 x 7 {cbam:.1f} %，3 x 3 {small:.1f} %"),
         orders, lambda f: more_by(f, "cbam", "small", 0.3), seeds=3, needs=NEEDS,
+    ),
+    Claim(
+        "gates-on-a-frozen-backbone",
+        ("A gate put into a frozen network makes it better", "在冻结的网络中加入门能使其更好"),
+        (
+            COMMON[0] + "; first without gates, then 60 steps with everything frozen but the head, or head and gates that start as the identity (statistics of the norms go on in both)",
+            COMMON[1] + "；先无门训练，再用 60 步只训练分类头，或分类头与从恒等开始的门，其余冻结（两者的归一化统计都继续更新）",
+        ),
+        ("the better gate at least 0.5 points above the head alone on average and above it for every seed", "较好的门平均比只训练分类头至少高 0.5 个百分点，且每个种子都更高"),
+        (
+            "accuracy {before:.1f} % before; {head:.1f} % with the head alone, {cbam:.1f} % with CBAM, {se:.1f} % with SE, whose gates opened by {cbam_opened:.2f} and {se_opened:.2f} (1: wholly)",
+            "准确率：之前 {before:.1f} %；只训练分类头 {head:.1f} %，加 CBAM {cbam:.1f} %，加 SE {se:.1f} %，门打开的程度为 {cbam_opened:.2f} 与 {se_opened:.2f}（1 为完全打开）",
+        ),
+        frozen, lambda f: more_by(f, max(("cbam", "se"), key=f.mean), "head", 0.5), seeds=3, needs=NEEDS,
+        drawn={"head alone": "head", "CBAM": "cbam", "SE": "se"},
     ),
 ]  # fmt: skip
