@@ -135,3 +135,83 @@ def test_one_query_vector_for_each_item_is_called_beside_a_context():
 
 def test_a_single_query_that_is_not_heard_is_an_error():
     assert "uniform-attention" in {f.kind for f in check(OneQuery(heard=False)).findings if f.level == "error"}
+
+
+@pytest.mark.parametrize(
+    ("words", "meaning"),
+    [
+        ("> 0 where there is an edge", "keep"),
+        ("0 where there is an edge", "drop"),
+        (">0 is padding", "drop"),
+        ("!= 0 at real tokens", "keep"),
+        ("== 0 is padding", "keep"),
+        ("-> 0 means attend", "drop"),
+    ],
+)
+def test_a_comparison_with_zero_says_what_true_means(words, meaning):
+    assert said(f"links {words}").polarity("links")[0] == meaning
+
+
+class BothWays(nn.Module):
+    """A passage reads a question and the question's view of the passage; required masks, True where there is a word."""
+
+    def __init__(self, dim=12, heeds=True):
+        super().__init__()
+        self.heeds, self.w = heeds, nn.Linear(dim, dim, bias=False)
+
+    def forward(self, c, q, c_mask, q_mask):
+        s = self.w(c) @ q.mT / 12**0.5
+        rows = s.masked_fill(~q_mask.unsqueeze(1), -1e30).softmax(2)
+        columns = (s.masked_fill(~c_mask.unsqueeze(2), -1e30) if self.heeds else s).softmax(1)
+        return torch.cat([c, rows @ q, c * (rows @ (columns.mT @ c))], 2)
+
+
+def test_two_required_masks_go_with_their_own_streams_and_the_output_says_which_stream_asks():
+    report = check(BothWays(), select=["ATT1", "ATT303", "ATT305"])
+    assert report.status == "checked"
+    assert report.inferred["inputs"]["c"]["shape"][1] != report.inferred["inputs"]["q"]["shape"][1]
+    assert report.findings == []
+
+
+def test_of_two_required_masks_the_one_that_is_not_heeded_is_named():
+    errors = [f for f in check(BothWays(heeds=False), select=["ATT1"]).findings if f.level == "error"]
+    assert errors
+    assert all("c_mask" in f.message for f in errors)
+
+
+class Sentences(nn.Module):
+    """(B, S, W) ids; given (S, W) it runs as well, and returns one document of three classes, then a weight for each sentence."""
+
+    def __init__(self, vocabulary=40, dim=10):
+        super().__init__()
+        self.embed, self.score, self.classes = nn.Embedding(vocabulary, dim), nn.Linear(dim, 1), nn.Linear(dim, 3)
+
+    def forward(self, docs):
+        sentences = self.embed(docs).mean(-2)
+        weights = self.score(torch.tanh(sentences)).softmax(-2)
+        return self.classes((weights * sentences).sum(-2)), weights.squeeze(-1)
+
+
+def test_a_first_output_of_one_shape_for_any_number_of_items_is_no_batch_of_items():
+    report = check(Sentences(), select=["ATT301"])
+    assert report.status == "not-exercised"
+    assert "the same shape for any number of items" in report.reason
+
+
+class OneStepOfADecoder(nn.Module):
+    """Sequence-first: one state (1, B, D) asks all annotations (S, B, D); src_len says how many are real."""
+
+    def __init__(self, dim=16):
+        super().__init__()
+        self.w = nn.Linear(dim, dim, bias=False)
+
+    def forward(self, hidden, encoder_outputs, src_len):
+        energy = (hidden * self.w(encoder_outputs)).sum(2).t()
+        late = torch.arange(encoder_outputs.size(0))[None] >= src_len[:, None]
+        return energy.masked_fill(late, -1e10).softmax(1)[:, None] @ encoder_outputs.transpose(0, 1)
+
+
+def test_a_mask_without_effect_is_asked_where_no_call_with_two_items_ran():
+    findings = check(OneStepOfADecoder(), select=["ATT105"]).findings
+    assert [f.level for f in findings] == ["question"]
+    assert "is the first axis the batch?" in findings[0].message

@@ -12,8 +12,8 @@ from torch import nn
 
 KEEP = r"keep|kept|real|attend(ed|s)?( to)?|valid|visible|allowed?|participat\w*|seen?|take part|not (masked|pad\w*|ignored)|unmasked|use[ds]?|present|(real |actual |true )?tokens?|active|exists?|words?|frames?|contributes?|counts?|read(able)?|edges?|connected|neighbou?rs?|elements?"
 DROP = r"ignor\w*|pad(ding|ded|s)?|mask(ed|ing|s)?( out)?|hid(e|den|es|ing)|drop(ped|ping|s)?|not (attend\w*|allowed|visible|valid)|block(ed|ing|s)?|exclud\w*|disallow\w*|invalid|skip(ped|ping|s)?|remov\w*|suppress\w*"
-TRUE = r"(true|1(\.0)?|ones?|non-?zero)s?"
-FALSE = r"(false|0(\.0)?|zeros?)"
+TRUE = r"(\b(true|1(\.0)?|ones?|non-?zero)s?|(?<![-=])(>|!=|≠) ?0(\.0)?)"
+FALSE = r"(?<![^-=]>)(?<![^-=]> )(?<![!≠]=)(?<![!≠]= )\b(false|0(\.0)?|zeros?)"  # "> 0 where" says what is true
 MID = r"(?P<mid>(\w+ ){0,4}?)"  # "where the context may be" between "True" and "attended"
 LINK = r"\s*(=+>?|:|->|→|means?|for|indicates?|marks?|at|where|are|is|on|if)\s*(a |the |to be |positions? (that |to )?(are |is |be )?|(keys?|tokens?|elements?|entries|values?) (that )?(are |is |to be |to )?)*"
 
@@ -167,7 +167,7 @@ def _said_polarity(doc: str, parameter: str, near: bool = False) -> tuple[str | 
             (FALSE, DROP, "keep"),
             (FALSE, KEEP, "drop"),
         ):
-            found = re.search(rf"\b{truth}{LINK}{MID}(?P<w>{words})\b", chunk, re.IGNORECASE)
+            found = re.search(rf"{truth}{LINK}{MID}(?P<w>{words})\b", chunk, re.IGNORECASE)
             if found and not _contradicts(found, truth, words):
                 return meaning, found.group(0).strip()
     return None, ""

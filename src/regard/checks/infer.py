@@ -6,7 +6,7 @@ import itertools
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -144,6 +144,9 @@ def attempt(
     for fixed in every[1:] if further else every[:1]:
         call = Call(sources, plan, fixed, query=query)
         found = _attempt(subject, call, errors)
+        if found is not None and found.arguments != plan:  # the streams changed places: so may what goes with them
+            again = (_attempt(subject, found.but(fixed=f), errors) for f in (fixed, *every))
+            return next((a for a in again if a is not None and a.arguments == found.arguments), found)
         if found is not None:
             return found
     return None
@@ -173,7 +176,23 @@ def _attempt(subject: Subject, call: Call, errors: list[Failure]) -> Call | None
         )
         return None
     path, layout, follows = found
+    if not follows and _no_batch_axis(subject, call, raw):
+        errors.append(Failure("its first output has the same shape for any number of items", 1 << 20))
+        return None
     return call.but(output=path, output_layout=layout, follows=follows)
+
+
+def _no_batch_axis(subject: Subject, call: Call, raw: Any) -> bool:
+    """Is the first output, of more than one number, of one shape for more items too? Then their axis is not the batch."""
+    more = {n: replace(s, batch=s.batch + 1) for n, s in call.sources.items()}
+    generator = torch.Generator().manual_seed(1)
+    try:
+        tokens = {n: s.sample(generator) for n, s in more.items()}
+        other = subject.call(call.but(sources=more).lay_out(tokens, subject.dtype), module=subject.trial())
+    except Exception:
+        return False
+    first, again = (next((t for _, t in float_tensors(r)), None) for r in (raw, other))
+    return first is not None and again is not None and first.numel() > 1 and first.shape == again.shape
 
 
 def _source_candidates(

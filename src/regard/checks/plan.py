@@ -208,6 +208,8 @@ def _variants(signature: Signature, base: dict[str, Any]) -> Iterator[dict[str, 
     for keep in (None, *KEEP_ALL) if masks else (None,):
         for without in (tables, [*tables, *numbers]) if tables or numbers else ([],):
             yield {**base, **scales, **dict.fromkeys(masks, keep), **dict.fromkeys(without, None)}
+    if len(masks) == 2:  # one for each of two streams
+        yield from ({**base, **scales, masks[0]: a, masks[1]: b} for a, b in (KEEP_EACH, KEEP_EACH[::-1]))
     places = [n for n in signature.required if n in signature.cache_positions or n in signature.positions]
     for axes in (3, 2) if places else ():
         yield {**base, **dict.fromkeys(places, _coordinates(axes))}
@@ -264,3 +266,15 @@ def _keep_all(axes: str, dtype: torch.dtype | None) -> Callable[[dict[str, Tenso
 
 
 KEEP_ALL = [_keep_all(axes, dtype) for dtype in (torch.bool, None) for axes in ("BS", "BTS", "B1TS", "TS")]
+
+
+def _keep_stream(first: bool) -> Callable[[dict[str, Tensor], torch.dtype], Tensor]:
+    def mask(tokens: dict[str, Tensor], working: torch.dtype) -> Tensor:
+        stream = list(tokens.values())[0 if first else -1]
+        return torch.ones(stream.shape[:2], dtype=torch.bool)
+
+    mask.__doc__ = f"a mask ({'queries' if first else 'keys'} of every item) that hides nothing"
+    return mask
+
+
+KEEP_EACH = [_keep_stream(True), _keep_stream(False)]

@@ -49,10 +49,14 @@ def hiding_matters(case: Case) -> list[Verdict]:
             continue
         if not use.changes:
             kind, cause, fix = mask_cause(case, call, use)
+            alone = (
+                call.is_cross and call.sources[use.source].batch == 1
+            )  # no second item ran: which axis is the batch?
             out.append(
                 Verdict(
-                    "error",
-                    f"{use.parameter} has no effect: hiding keys changes nothing, in any shape or dtype that was accepted",
+                    "question" if alone else "error",
+                    f"{use.parameter} has no effect: hiding keys changes nothing, in any shape or dtype that was accepted"
+                    + ("; no call with two items ran: is the first axis the batch?" if alone else ""),
                     kind=kind,
                     measured=0.0,
                     allowed="a change",
