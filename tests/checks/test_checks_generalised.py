@@ -215,3 +215,21 @@ def test_a_mask_without_effect_is_asked_where_no_call_with_two_items_ran():
     findings = check(OneStepOfADecoder(), select=["ATT105"]).findings
     assert [f.level for f in findings] == ["question"]
     assert "is the first axis the batch?" in findings[0].message
+
+
+class TwoOutputs(nn.Module):
+    """A content stream and a query stream, as in permutation language models: each has an output, the first reads content only."""
+
+    def __init__(self, dim=16, second=True):
+        super().__init__()
+        self.second, self.q, self.kv = second, nn.Linear(dim, dim), nn.Linear(dim, 2 * dim)
+
+    def forward(self, h, g):
+        k, v = self.kv(h).chunk(2, -1)
+        out = [(self.q(x) @ k.mT / 4).softmax(-1) @ v for x in ((h, g) if self.second else (h, h))]
+        return out[0], out[1]
+
+
+@pytest.mark.parametrize(("second", "level"), [(True, "question"), (False, "error")])
+def test_a_stream_with_an_output_of_its_own_is_asked_about_and_one_without_is_an_error(second, level):
+    assert [f.level for f in check(TwoOutputs(second=second), select=["ATT306"]).findings] == [level]

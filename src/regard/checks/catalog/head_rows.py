@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import torch
@@ -10,6 +11,9 @@ from torch import Tensor
 from regard.checks.call import Call
 from regard.checks.case import Case, NotExercised, Verdict
 from regard.checks.guarded import guarded
+from regard.checks.infer import float_tensors, looks_like_weights
+from regard.checks.influence import replace_token
+from regard.checks.layout import output_layout
 from regard.checks.redraw import matters
 from regard.checks.rule import rule
 from regard.checks.sites import Rows, row_sources, token_offset
@@ -187,6 +191,22 @@ def _guard(case: Case, call: Call, name: str) -> str | None:
     return found[0] if all(found) else None
 
 
+def _own_output(case: Case, call: Call, name: str) -> str:
+    """The question to ask where another output has a row for every token of this stream and changes with it, else ""."""
+    source = call.sources[name]
+    batch = case.sample(1, call=call)
+    moved = {n: x.clone() for n, x in batch.items()}
+    for b, t in itertools.product(*(range(n) for n in moved[name].shape[:2])):
+        replace_token(moved[name], b, t, number=b * 100 + t)
+    runs = [[t for _, t in float_tensors(case.raw(x, call=call))] for x in (batch, moved)]
+    for before, after in list(zip(*runs))[1:]:
+        follows = output_layout(tuple(before.shape), source.layout, len(batch[name]), source.grid) is not None
+        weights = any(looks_like_weights(before, s.tokens) for s in call.sources.values())
+        if follows and not weights and case.difference(before.double(), after.double()) > case.tolerance:
+            return "; another output has a row for each of its tokens and reads it: is that the one it is for?"
+    return ""
+
+
 @rule("ATT306", kinds=("wrong-source", "output-unused"))
 def context_is_read(case: Case) -> Verdict | None:
     """In cross-attention, the output depends on every token of the context, and on the query.
@@ -221,11 +241,11 @@ def context_is_read(case: Case) -> Verdict | None:
                     fix="tanh between the sum and the last projection",
                 )
             if float(change.max()) <= case.tolerance:
-                setting = _guard(case, call, name)
+                setting, own = _guard(case, call, name), _own_output(case, call, name)
                 return Verdict(
-                    "question" if setting else "error",
+                    "question" if setting or own else "error",
                     f"the {name} stream has no influence on the output"
-                    + (f": it is read only without {setting}; is that meant?" if setting else ""),
+                    + (f": it is read only without {setting}; is that meant?" if setting else own),
                     kind="wrong-source",
                     measured=float(change.max()),
                     allowed="a change",
