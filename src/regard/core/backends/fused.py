@@ -18,7 +18,7 @@ from regard.core.transform import under_vmap
 TILES, DOTS = (getattr(torch.cpu, f"_is_{unit}_supported", bool)() for unit in ("amx_tile", "avx512_bf16"))
 MULTIPLIES = TILES or DOTS
 # Tokens up to which it then is faster to train in the open form (measured on processors of both kinds).
-FEW, FEW_MASKED = 512, (192 if TILES else 384)
+FEW, FEW_MASKED = 512, (192 if TILES else 512)
 
 
 class Fused:
