@@ -97,6 +97,7 @@ def to_timm(layer: MultiHeadAttention, *, into: nn.Module | None = None, verify:
             proj_bias=layer.out_proj.bias is not None,
             attn_drop=layer.dropout,
         ).to(layer.q_proj.weight)
+    assert into is not None  # for the type checker, where timm is not installed
     return _write(layer, timm_modules, into.eval(), verify)
 
 
@@ -121,6 +122,7 @@ def to_x_transformers(layer: MultiHeadAttention, *, into: nn.Module | None = Non
             logit_softclamp_value=layer.softcap or 50.0,
             project_out=True,
         ).to(layer.q_proj.weight)
+    assert into is not None  # for the type checker, where x_transformers is not installed
     return _write(layer, x_modules, into.eval(), verify)
 
 
