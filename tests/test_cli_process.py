@@ -40,7 +40,9 @@ def test_ctrl_c_ends_the_processes_and_prints_what_was_done(project):
     hangs = "class EndlessAttention:\n    def __init__(self):\n        while True: pass\n    def forward(self, x): return x\n"
     (project / "slow.py").write_text(hangs)
     command = [sys.executable, "-m", "regard", "check", "gone.py", "slow.py:EndlessAttention"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=project)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    hears = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 - a job in the background is started deaf to it
+    process = subprocess.Popen(command, **pipes, cwd=project, preexec_fn=hears)
     while "NOT CHECKED" not in process.stdout.readline():
         assert process.poll() is None
     time.sleep(1)

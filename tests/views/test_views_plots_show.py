@@ -41,6 +41,7 @@ EACH = {
 
 @pytest.fixture(autouse=True)
 def _close():
+    plt.close("all")  # what other files left open
     yield
     plt.close("all")
 
