@@ -145,3 +145,16 @@ def test_lora_of_peft_trains_our_projections_and_merges_into_them():
     merged = tuned.merge_and_unload()
     assert type(merged["attention"].q_proj) is nn.Linear
     torch.testing.assert_close(merged["attention"](x), after, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch says that torchao will take the place of this
+@pytest.mark.parametrize(
+    "name", ["attention grouped", "talking heads", "linear causal", "favor causal", "hashed causal"]
+)
+def test_projections_that_torch_made_int8_are_taken_as_they_are(name):
+    layer = OUR_MODULES[name]().eval()
+    small = torch.ao.quantization.quantize_dynamic(layer, {torch.nn.Linear}, dtype=torch.qint8)
+    x = torch.randn(2, 5, E, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        exact, rough = layer(x), small(x)
+    assert 0 < (rough - exact).abs().max() < 0.1 * exact.abs().max() + 0.05

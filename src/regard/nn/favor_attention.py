@@ -17,6 +17,7 @@ from regard.core.linear import Features
 from regard.core.mask.band import causal as causal_mask
 from regard.core.mask.expression import Mask
 from regard.core.mask.sequences import padding
+from regard.nn.heads import weight_like
 from regard.nn.kernel_attention import KernelAttention
 from regard.nn.linear_cache import LinearCache
 from regard.nn.redraws import Redraws
@@ -142,6 +143,6 @@ class FavorAttention(KernelAttention):
         return self.directions
 
     def _draw(self, generator: torch.Generator | None) -> Tensor:
-        weight = self.q_proj.weight
+        weight = weight_like(self.q_proj)
         drawn = favor.draw_directions(self.num_features, self.head_dim, generator=generator)
         return drawn.to(device=weight.device, dtype=weight.dtype)

@@ -24,9 +24,7 @@ def weight_like(projection: nn.Module) -> Tensor:
     return weight if isinstance(weight, Tensor) else torch.empty(int(projection.out_features), 0)  # pyright: ignore
 
 
-def check_heads(
-    embed_dim: int, num_heads: int, num_kv_heads: int, head_dim: int | tuple[int, int] | None, dropout: float
-) -> None:
+def check_heads(embed_dim: int, num_heads: int, num_kv_heads: int, head_dim: int | tuple[int, int] | None) -> None:
     """Refuse sizes of which no multi-head layer can be made.
 
     Raises:
@@ -47,8 +45,24 @@ def check_heads(
             f"embed_dim={embed_dim} cannot be split into {num_heads} heads; choose a number of heads that divides it, "
             "or give head_dim"
         )
+
+
+def check_dropout(dropout: float) -> None:
+    """Refuse what is no probability.
+
+    Raises:
+        ShapeError: With the number.
+    """
     if not 0.0 <= dropout <= 1.0:
         raise ShapeError(f"dropout={dropout} is a probability between 0 and 1")
+
+
+def draw_projections(*projections: nn.Linear) -> None:
+    """Draw the weights anew (Xavier uniform, torch's generator) and set the biases to 0."""
+    for projection in projections:
+        nn.init.xavier_uniform_(projection.weight)
+        if projection.bias is not None:
+            nn.init.zeros_(projection.bias)
 
 
 def check_inputs(query: Tensor, key: Tensor, value: Tensor, widths: tuple[int, int, int], weight: Tensor) -> None:

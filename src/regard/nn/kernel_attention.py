@@ -10,14 +10,14 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.core import linear
 from regard.core.errors import CacheError, MaskError, ShapeError
 from regard.core.linear import Features
 from regard.core.mask.expression import Mask
 from regard.nn import key_mask
-from regard.nn.heads import check_heads, check_inputs, to_heads
+from regard.nn.head_projections import HeadProjections
 from regard.nn.linear_cache import LinearCache
 from regard.nn.multi_head import Inspected
 
@@ -30,7 +30,7 @@ class _Call(NamedTuple):
     keep: Tensor | None  # (B or 1, S)
 
 
-class KernelAttention(nn.Module, ABC):
+class KernelAttention(HeadProjections, ABC):
     """out_proj(sum over s of phi(q_t) . phi(k_s) v_s / sum over s of phi(q_t) . phi(k_s)), head by head.
 
     A subclass says what phi is, in `features`. Projections, heads, starting weights and results are those of
@@ -66,31 +66,20 @@ class KernelAttention(nn.Module, ABC):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ):
-        super().__init__()
-        num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        check_heads(embed_dim, num_heads, num_kv_heads, head_dim, 0.0)
-        head_dim = embed_dim // num_heads if head_dim is None else head_dim
-        self.head_dim, self.value_head_dim = head_dim if isinstance(head_dim, tuple) else (head_dim, head_dim)
-        self.embed_dim, self.num_heads, self.num_kv_heads = embed_dim, num_heads, num_kv_heads
-        self.key_dim = embed_dim if key_dim is None else key_dim
-        self.value_dim = self.key_dim if value_dim is None else value_dim
+        super().__init__(
+            embed_dim,
+            num_heads,
+            num_kv_heads=num_kv_heads,
+            head_dim=head_dim,
+            key_dim=key_dim,
+            value_dim=value_dim,
+            bias=bias,
+            device=device,
+            dtype=dtype,
+        )
         if chunk < 1:
             raise ShapeError(f"chunk is a number of tokens, at least 1; got {chunk}")
         self.causal, self.chunk = causal, chunk
-
-        made = {"bias": bias, "device": device, "dtype": dtype}
-        self.q_proj = nn.Linear(embed_dim, num_heads * self.head_dim, **made)
-        self.k_proj = nn.Linear(self.key_dim, num_kv_heads * self.head_dim, **made)
-        self.v_proj = nn.Linear(self.value_dim, num_kv_heads * self.value_head_dim, **made)
-        self.out_proj = nn.Linear(num_heads * self.value_head_dim, embed_dim, **made)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw the four weights anew (Xavier uniform, torch's generator) and set the biases to 0."""
-        for projection in (self.q_proj, self.k_proj, self.v_proj, self.out_proj):
-            nn.init.xavier_uniform_(projection.weight)
-            if projection.bias is not None:
-                nn.init.zeros_(projection.bias)
 
     @abstractmethod
     def features(self, query: Tensor, key: Tensor) -> Features:
@@ -166,16 +155,9 @@ class KernelAttention(nn.Module, ABC):
         mask: Mask | Tensor | None,
         cache: LinearCache | None,
     ) -> _Call:
-        if key is None and value is not None:
-            raise ShapeError("a value came without a key; give both, or neither for self-attention")
         if key is not None and cache is not None:
             raise CacheError("a cache is for self-attention, whose keys grow with the queries; leave key and value out")
-        key = query if key is None else key
-        value = key if value is None else value
-        check_inputs(query, key, value, (self.embed_dim, self.key_dim, self.value_dim), self.q_proj.weight)
-        q = to_heads(self.q_proj(query), self.head_dim, "q_proj")
-        k = to_heads(self.k_proj(key), self.head_dim, "k_proj")
-        v = to_heads(self.v_proj(value), self.value_head_dim, "v_proj")
+        q, k, v = self._project(*self._checked(query, key, value))
         seen = 0 if cache is None else cache.seen
         sizes = (q.shape[0], q.shape[1], q.shape[2], seen + k.shape[2])
         said = key_mask.read(mask, sizes, q.device, owner=type(self).__name__, seen=seen)
@@ -205,6 +187,3 @@ class KernelAttention(nn.Module, ABC):
         if call.causal:
             return linear.causal(*tensors, keep=call.keep, chunk=self.chunk)[0]
         return linear.full(*tensors, keep=call.keep)
-
-    def _joined(self, heads: Tensor) -> Tensor:
-        return self.out_proj(heads.transpose(1, 2).flatten(2))

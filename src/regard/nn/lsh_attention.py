@@ -15,7 +15,7 @@ from regard.core.attention import attention
 from regard.core.errors import ShapeError
 from regard.core.mask.expression import Mask
 from regard.nn import key_mask
-from regard.nn.heads import check_heads, check_inputs, to_heads
+from regard.nn.heads import check_heads, check_inputs, draw_projections, to_heads, weight_like
 from regard.nn.multi_head import Inspected
 from regard.nn.redraws import Redraws
 
@@ -76,7 +76,7 @@ class LSHAttention(nn.Module):
         dtype: torch.dtype | None = None,
     ):
         super().__init__()
-        check_heads(embed_dim, num_heads, num_heads, head_dim, 0.0)
+        check_heads(embed_dim, num_heads, num_heads, head_dim)
         if bucket_size < 1:
             raise ShapeError(f"bucket_size is a number of tokens, at least 1; got {bucket_size}")
         head_dim = embed_dim // num_heads if head_dim is None else head_dim
@@ -95,10 +95,7 @@ class LSHAttention(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw the three weights anew (Xavier uniform, torch's generator) and set the biases to 0."""
-        for projection in (self.qk_proj, self.v_proj, self.out_proj):
-            nn.init.xavier_uniform_(projection.weight)
-            if projection.bias is not None:
-                nn.init.zeros_(projection.bias)
+        draw_projections(self.qk_proj, self.v_proj, self.out_proj)
 
     def redraw(self, generator: torch.Generator | None = None) -> None:
         """Draw the rotations anew.
@@ -167,7 +164,7 @@ class LSHAttention(nn.Module):
     def _prepare(self, query: Tensor, mask: Mask | Tensor | None) -> tuple[Tensor, Tensor, key_mask.KeyMask]:
         """Shared queries and keys (B, H, T, D), values (B, H, T, Dv), and what the mask says."""
         widths = (self.embed_dim, self.embed_dim, self.embed_dim)
-        check_inputs(query, query, query, widths, self.qk_proj.weight)
+        check_inputs(query, query, query, widths, weight_like(self.qk_proj))
         shared = to_heads(self.qk_proj(query), self.head_dim, "qk_proj")
         value = to_heads(self.v_proj(query), self.value_head_dim, "v_proj")
         B, H, T, _ = shared.shape
@@ -189,6 +186,6 @@ class LSHAttention(nn.Module):
         return self.out_proj(heads.transpose(1, 2).flatten(2))
 
     def _draw(self, generator: torch.Generator | None) -> Tensor:
-        weight = self.qk_proj.weight
+        weight = weight_like(self.qk_proj)
         drawn = lsh.draw_rotations(self.num_hashes, self.head_dim, self.num_buckets, generator=generator)
         return drawn.to(device=weight.device, dtype=weight.dtype)

@@ -16,7 +16,8 @@ from regard.core.attention import attention, attention_weights
 from regard.core.errors import CacheError, ShapeError
 from regard.core.mask.expression import Mask
 from regard.core.mask.sequences import padding
-from regard.nn.heads import autocast_dtype, check_heads, check_inputs, to_heads, weight_like
+from regard.nn.head_projections import HeadProjections
+from regard.nn.heads import autocast_dtype, check_dropout, weight_like
 from regard.nn.kv_cache import KVCache, Stand
 from regard.nn.mask_with_cache import CachedMask, combine, window_of
 from regard.nn.token_positions import check_positions
@@ -42,7 +43,7 @@ class _Call(NamedTuple):
     bias: Tensor | None
 
 
-class MultiHeadAttention(nn.Module):
+class MultiHeadAttention(HeadProjections):
     """out_proj(attention(q_proj(query), k_proj(key), v_proj(value))), head by head.
 
     Query head i reads key head i // (num_heads / num_kv_heads). How many heads there are is read from the width of the
@@ -97,32 +98,22 @@ class MultiHeadAttention(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ):
-        super().__init__()
-        num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        check_heads(embed_dim, num_heads, num_kv_heads, head_dim, dropout)
-        head_dim = embed_dim // num_heads if head_dim is None else head_dim
-        self.head_dim, self.value_head_dim = head_dim if isinstance(head_dim, tuple) else (head_dim, head_dim)
-        self.embed_dim, self.num_heads, self.num_kv_heads = embed_dim, num_heads, num_kv_heads
-        self.key_dim = embed_dim if key_dim is None else key_dim
-        self.value_dim = self.key_dim if value_dim is None else value_dim
+        super().__init__(
+            embed_dim,
+            num_heads,
+            num_kv_heads=num_kv_heads,
+            head_dim=head_dim,
+            key_dim=key_dim,
+            value_dim=value_dim,
+            bias=bias,
+            device=device,
+            dtype=dtype,
+        )
+        check_dropout(dropout)
         self.dropout, self.scale, self.softcap = dropout, scale, softcap
         self.position, self.mask, self.attention_bias = position, mask, attention_bias
-
-        made = {"bias": bias, "device": device, "dtype": dtype}
-        self.q_proj = nn.Linear(embed_dim, num_heads * self.head_dim, **made)
-        self.k_proj = nn.Linear(self.key_dim, num_kv_heads * self.head_dim, **made)
-        self.v_proj = nn.Linear(self.value_dim, num_kv_heads * self.value_head_dim, **made)
-        self.out_proj = nn.Linear(num_heads * self.value_head_dim, embed_dim, **made)
         self.q_norm = None if qk_norm is None else qk_norm(self.head_dim).to(device=device, dtype=dtype)
         self.k_norm = None if qk_norm is None else qk_norm(self.head_dim).to(device=device, dtype=dtype)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw the four weights anew (Xavier uniform, torch's generator) and set the biases to 0."""
-        for projection in (self.q_proj, self.k_proj, self.v_proj, self.out_proj):
-            nn.init.xavier_uniform_(projection.weight)
-            if projection.bias is not None:
-                nn.init.zeros_(projection.bias)
 
     def forward(
         self,
@@ -216,17 +207,13 @@ class MultiHeadAttention(nn.Module):
         positions: Tensor | None,
         cache: KVCache | None,
     ) -> _Call:
-        if key is None and value is not None:
-            raise ShapeError("a value came without a key; give both, or neither for self-attention")
         if key is not None and positions is not None:
             raise ShapeError(
                 "positions are for self-attention, where queries and keys stand alike; leave key and value out"
             )
         if key is not None and cache is not None:
             raise CacheError("a cache is for self-attention, whose keys grow with the queries; leave key and value out")
-        key = query if key is None else key
-        value = key if value is None else value
-        check_inputs(query, key, value, (self.embed_dim, self.key_dim, self.value_dim), weight_like(self.q_proj))
+        query, key, value = self._checked(query, key, value)
         q, k, v = self._project(query, key, value)
         B, H, T = q.shape[:3]
         if cache is None:
@@ -244,15 +231,7 @@ class MultiHeadAttention(nn.Module):
         return _Call(q, k, v, mask, bias)
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """To (B, H, T, D), (B, G, S, D) and (B, G, S, Dv): as many heads as the projections are wide."""
-        q = to_heads(self.q_proj(query), self.head_dim, "q_proj")
-        k = to_heads(self.k_proj(key), self.head_dim, "k_proj")
-        v = to_heads(self.v_proj(value), self.value_head_dim, "v_proj")
-        if k.shape[1] != v.shape[1] or k.shape[1] == 0 or q.shape[1] % k.shape[1]:
-            raise ShapeError(
-                f"the projections make {q.shape[1]} query heads, {k.shape[1]} key heads and {v.shape[1]} value heads; "
-                "keys and values need equally many, and that number must divide the query heads"
-            )
+        q, k, v = super()._project(query, key, value)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         return q, k, v
@@ -281,4 +260,4 @@ class MultiHeadAttention(nn.Module):
             softcap=self.softcap,
             dropout=dropout,
         )
-        return self.out_proj(joined.transpose(1, 2).flatten(2))
+        return self._joined(joined)

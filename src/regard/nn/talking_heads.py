@@ -91,4 +91,4 @@ class TalkingHeadsAttention(MultiHeadAttention):
             scale=self.scale,
             dropout=self.dropout if self.training else 0.0,
         )
-        return self.out_proj(joined.transpose(1, 2).flatten(2))
+        return self._joined(joined)
