@@ -16,7 +16,7 @@ from regard.core.local_form import LocalForm, between, local_form, residues
 from regard.core.mask.structure import Structure
 from regard.core.mask.table import Dense
 
-GAIN = 2  # times as many keys as a block needs: from there on blocks are faster than the whole (measured, CPU)
+GAIN = 1.5  # times as many keys as a block needs: from there on blocks are faster than the whole (measured, CPU)
 
 
 class Window:
