@@ -38,7 +38,7 @@ def train(work: Work, plan: Plan, out: Path, *, resume: bool = False) -> dict[st
     all_of_us, begun = Processes.here(), time.process_time()
     model = work.model.to(all_of_us.device)
     groups = work.groups or [{"params": [p for p in model.parameters() if p.requires_grad]}]
-    optimizer = torch.optim.AdamW(groups, lr=plan.lr, weight_decay=plan.weight_decay)
+    optimizer = torch.optim.AdamW(groups, lr=plan.lr, weight_decay=plan.weight_decay, fused=True)  # else 7 times slower
     factors = [group["lr"] / plan.lr for group in optimizer.param_groups]
     scaler = torch.amp.GradScaler(all_of_us.device.type, enabled=plan.precision == "float16")
     state: dict[str, Any] = {
