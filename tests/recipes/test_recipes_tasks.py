@@ -1,5 +1,6 @@
 """Every recipe from its data to a prediction: it trains on a few samples, reports, saves, predicts and can be viewed."""
 
+import itertools
 import json
 import random
 
@@ -244,26 +245,44 @@ def test_answers_are_judged_by_words_and_chinese_ones_by_characters():
     assert judged([""], [english._replace(starts=(), answers=())])["exact"] == 100
 
 
-def test_greedy_decoding_with_a_cache_is_a_beam_of_one_without():
+def test_a_beam_of_one_takes_the_likeliest_piece_each_time():
     torch.manual_seed(0)
     model = translate.Translator(translate.Settings(width=16, heads=2), 40).eval()
     source = torch.randint(4, 40, (3, 6))
     source[1, 4:] = 0
-    assert translate.greedy(model, source, 9) == translate.search(model, source, 1, 9)
+    for row, found in zip(source, translate.search(model, source, 1, 9)):
+        ids = [translate.BEGIN]
+        while len(ids) < 10 and ids[-1] != translate.END:  # without a cache, each sentence alone
+            scores = model(row[row != 0][None], torch.tensor([ids]))[0, -1]
+            scores[[words.PAD, words.UNKNOWN, translate.BEGIN]] = -torch.inf
+            ids.append(int(scores.argmax()))
+        assert found == [i for i in ids[1:] if i != translate.END]
 
 
-def test_a_wider_beam_finds_nothing_less_likely():
-    torch.manual_seed(1)
+def test_a_sentence_is_translated_alike_alone_and_among_others():
+    torch.manual_seed(2)
     model = translate.Translator(translate.Settings(width=16, heads=2), 12).eval()
-    source = torch.randint(4, 12, (4, 5))
+    source = torch.randint(4, 12, (5, 7))
+    source[2, 3:] = 0
+    together = translate.search(model, source, 3, 20)
+    assert together == [translate.search(model, row[row != 0][None], 3, 20)[0] for row in source]
+    assert len({len(found) for found in together}) > 1  # some are done before others
 
-    def likelihood(row, ids):
-        scores = model(source[row : row + 1], torch.tensor([[translate.BEGIN, *ids]])).log_softmax(-1)[0]
-        return float(sum(scores[i, k] for i, k in enumerate([*ids, translate.END]))) / (len(ids) + 1)
+
+def test_a_beam_wide_enough_for_all_beginnings_finds_the_best_target():
+    torch.manual_seed(1)
+    model = translate.Translator(translate.Settings(width=16, heads=2), 8).eval()  # the pieces 4 to 7, and the end
+    source = torch.randint(4, 8, (4, 5))
+    targets = [list(ids) for n in range(3) for ids in itertools.product(range(4, 8), repeat=n)]
+
+    def score(row, ids, penalty):
+        scores = model(row[None], torch.tensor([[translate.BEGIN, *ids]])).log_softmax(-1)[0]
+        return float(sum(scores[i, k] for i, k in enumerate([*ids, translate.END]))) / (len(ids) + 1) ** penalty
 
     with torch.no_grad():
-        one, many = (translate.search(model, source, beam, 30) for beam in (1, 8))
-        assert all(likelihood(i, b) >= likelihood(i, a) - 1e-5 for i, (a, b) in enumerate(zip(one, many)))
+        for penalty in (0.0, 1.0, 2.0):
+            best = [max(targets, key=lambda ids: score(row, ids, penalty)) for row in source]
+            assert translate.search(model, source, 25, 3, penalty) == best
 
 
 def test_alignment_is_a_distribution_over_the_source():

@@ -1,7 +1,7 @@
 """Translation: an encoder, and a decoder that attends to it; greedy and beam search, and where each word looked.
 
 Axes: B pairs, S tokens of the source, T of the target, E channels, V pieces of words.
-Pieces are learned by byte-pair encoding over both languages. The decoder decodes with a cache. The baseline copies the source.
+Pieces are learned by byte-pair encoding over both languages. Beam search runs on a cache. The baseline copies the source.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ BEGIN, END = 2, 3
 
 @dataclass(frozen=True)
 class Settings:
-    """`source` and `target`: the languages, as the file names have them; `beam` 1: greedy; `length`: longer pairs are left out of
-    training; `limit` 0: all pairs."""
+    """`source` and `target`: the languages, as the file names have them; `beam` 1: greedy; `penalty`: of length, see `search`;
+    `length`: longer pairs are left out of training; `limit` 0: all pairs."""
 
     source: str = "en"
     target: str = "de"
@@ -48,6 +48,7 @@ class Settings:
     length: int = 50
     pieces: int = 6000
     beam: int = 4
+    penalty: float = 1.0
     dropout: float = 0.15
     limit: int = 0
     batch: int = 64
@@ -109,53 +110,49 @@ class Translator(nn.Module):
 
 
 @torch.no_grad()
-def search(model: Translator, source: Tensor, beam: int, longest: int) -> list[list[int]]:
-    """The best targets of (B, S) sources by beam search (1: greedy), scored by the mean log-probability of their pieces."""
-    B, device = len(source), source.device
-    encoded = model.encode(source).repeat_interleave(beam, 0)
-    seen = (source != words.PAD).repeat_interleave(beam, 0)
-    ids = torch.full((B * beam, 1), BEGIN, device=device)
-    scores = torch.full((B, beam), -torch.inf, device=device)
+def search(model: Translator, source: Tensor, beam: int, longest: int, penalty: float = 1.0) -> list[list[int]]:
+    """The best targets of sources by beam search with a cache: each step computes one position of what is still open.
+
+    Args:
+        model: In eval mode.
+        source: (B, S).
+        beam: How many beginnings of each target are kept; 1: greedy, the likeliest piece at each step.
+        longest: Most pieces of a target.
+        penalty: A target of n pieces, the end too, scores log-probability / n ** penalty; 0: short ones win.
+
+    Returns:
+        For each source the pieces without begin and end. A source is done when `beam` of its targets have ended.
+    """
+    device, V, open_ = (
+        source.device,
+        len(model.embed.weight),
+        list(range(len(source))),
+    )  # open_[i]: whose rows block i has
+    encoded, seen = model.encode(source).repeat_interleave(beam, 0), (source != words.PAD).repeat_interleave(beam, 0)
+    caches = [block.new_cache(len(encoded), longest) for block in model.decoder]  # type: ignore[operator]
+    ids = torch.full((len(encoded), 1), BEGIN, device=device)
+    scores = torch.full((len(source), beam), -torch.inf, device=device)
     scores[:, 0] = 0.0  # all begin alike: only one of them counts
-    finished: list[list[tuple[float, list[int]]]] = [[] for _ in range(B)]
-    for step in range(longest):
-        new = model.decode(ids, encoded, seen)[:, -1].float().log_softmax(-1)  # (B beam, V)
+    ended: list[list[tuple[float, list[int]]]] = [[] for _ in open_]
+    for n in range(1, longest + 1):
+        new = model.decode(ids[:, -1:], encoded, seen, caches, n - 1)[:, 0].float().log_softmax(-1)  # (rows, V)
         new[:, [words.PAD, words.UNKNOWN, BEGIN]] = -torch.inf
-        total = (scores.flatten()[:, None] + new).view(B, -1)
-        best, place = total.topk(2 * beam, dim=1)
-        rows, kept = [], torch.full((B, beam), -torch.inf, device=device)
-        for b in range(B):
-            chosen = []
-            for value, where in zip(best[b].tolist(), place[b].tolist()):
-                row, piece = b * beam + where // new.shape[1], where % new.shape[1]
-                if piece == END:
-                    finished[b].append((value / (step + 1), ids[row, 1:].tolist()))
-                elif len(chosen) < beam:
-                    kept[b, len(chosen)] = value
-                    chosen.append((row, piece))
-            rows += chosen
-        if all(len(found) >= beam for found in finished):
+        value, place = (scores[..., None] + new.view(len(open_), beam, V)).flatten(1).topk(2 * beam)
+        row, piece = torch.arange(len(open_), device=device)[:, None] * beam + place // V, place % V
+        for i, k in ((piece == END) & (value > -torch.inf))[:, :beam].nonzero().tolist():
+            ended[open_[i]].append((float(value[i, k]) / n**penalty, ids[row[i, k], 1:].tolist()))
+        go_on = [i for i, b in enumerate(open_) if len(ended[b]) < beam]
+        if not go_on:
             break
-        ids = torch.cat([ids[[r for r, _ in rows]], torch.tensor([[p] for _, p in rows], device=device)], 1)
-        scores = kept
-    for b, found in enumerate(finished):
-        found.append((float(scores[b, 0]) / longest - (1e3 if found else 0), ids[b * beam, 1:].tolist()))
-    return [max(found)[1] for found in finished]
-
-
-@torch.no_grad()
-def greedy(model: Translator, source: Tensor, longest: int) -> list[list[int]]:
-    """The likeliest piece at each step, with a cache: each step computes one position."""
-    encoded, seen = model.encode(source), source != words.PAD
-    caches = [block.new_cache(len(source), longest) for block in model.decoder]  # type: ignore[operator]
-    ids = torch.full((len(source), 1), BEGIN, device=source.device)
-    for step in range(longest):
-        scores = model.decode(ids[:, -1:], encoded, seen, caches, step)[:, -1]
-        scores[:, [words.PAD, words.UNKNOWN, BEGIN]] = -torch.inf
-        ids = torch.cat([ids, scores.argmax(-1, keepdim=True)], 1)
-        if bool((ids == END).any(1).all()):
-            break
-    return [row[1 : row.index(END) if END in row else None] for row in ids.tolist()]
+        scores, best = value.masked_fill(piece == END, -torch.inf)[go_on].topk(beam)
+        row, piece = row[go_on].gather(1, best).flatten(), piece[go_on].gather(1, best).flatten()
+        ids, encoded, seen = torch.cat([ids[row], piece[:, None]], 1), encoded[row], seen[row]
+        for cache in caches:
+            cache.reorder(row)
+        open_ = [open_[i] for i in go_on]
+    for i, b in enumerate(open_):
+        ended[b] = ended[b] or [(0.0, ids[i * beam, 1:].tolist())]  # nothing has ended: the likeliest beginning
+    return [max(found)[1] for found in ended]
 
 
 def prepare(settings: Settings, data: str | None, seed: int) -> Job:
@@ -182,7 +179,7 @@ def prepare(settings: Settings, data: str | None, seed: int) -> Job:
 
     def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
         source, target = batch
-        scores = model(source, target[:, :-1])
+        scores = model(source, target[:, :-1]).float()  # not in half precision: a small rate adds up over many pieces
         return F.cross_entropy(
             scores.flatten(0, 1), target[:, 1:].flatten(), ignore_index=words.PAD, reduction="sum", label_smoothing=0.1
         )
@@ -191,7 +188,7 @@ def prepare(settings: Settings, data: str | None, seed: int) -> Job:
     model = Translator(settings, about["words"])
     work = Work(
         model=model,
-        order=Order(len(left), min(settings.batch, len(left)), seed=seed, lengths=[len(row) for row in right]),
+        order=Order(len(left), min(settings.batch, len(left)), seed=seed, lengths=_alike(left, right)),
         collate=collate,
         loss=loss,
         evaluate=lambda model: {"bleu": measured(model, tokenizer, found.val[:200], about, beam=1)},
@@ -216,6 +213,12 @@ def prepare(settings: Settings, data: str | None, seed: int) -> Job:
     return Job(work, about, tested, sizes, "bleu", {words.FILE: words.saved(tokenizer)}, copied)
 
 
+def _alike(left: list[list[int]], right: list[list[int]]) -> list[int]:
+    """Keys by which pairs are sorted into batches: the longer side, then the shorter one. Sorting by the target alone pads a tenth more."""
+    most = 1 + max(map(len, left + right))
+    return [max(len(a), len(b)) * most + min(len(a), len(b)) for a, b in zip(left, right)]
+
+
 def measured(model: Any, tokenizer: Any, pairs: list[Pair], about: dict[str, Any], *, beam: int) -> float:
     """BLEU of the translations of all pairs, similar lengths together."""
     order = sorted(range(len(pairs)), key=lambda i: len(pairs[i].source))
@@ -228,8 +231,7 @@ def measured(model: Any, tokenizer: Any, pairs: list[Pair], about: dict[str, Any
         ]
         source = padded(rows)[0].to(device)
         longest = 10 + 2 * source.shape[1]
-        found = greedy(model, source, longest) if beam == 1 else search(model, source, beam, longest)
-        for i, ids in zip(block, found):
+        for i, ids in zip(block, search(model, source, beam, longest, about["settings"]["penalty"])):
             made[i] = tokenizer.decode(ids)
     return bleu(made, [pair.target for pair in pairs], about["wide"])
 
@@ -255,7 +257,7 @@ def restore(folder: Path) -> Restored:
 
     def predict(text: str) -> list[str]:
         source = source_of(text)
-        ids = search(model, source, settings.beam, 10 + 2 * source.shape[1])[0]
+        ids = search(model, source, settings.beam, 10 + 2 * source.shape[1], settings.penalty)[0]
         weights = alignment(model, source, torch.tensor([[BEGIN, *ids]]))
         pieces = [[tokenizer.decode([i]).strip() or "_" for i in row] for row in (source[0].tolist(), ids)]
         looked = "  ".join(f"{piece}<-{pieces[0][k]}" for piece, k in zip(pieces[1], weights.argmax(-1).tolist()))
