@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
 
 from operators import Mutant, mutants  # noqa: E402
+from outputs import Outputs, first_difference  # noqa: E402
 from subjects import FILES, SUBJECTS, first_input  # noqa: E402
 
 SECONDS = 120.0  # for one mutant on a busy machine; beyond, it hangs
@@ -98,7 +99,8 @@ def verdict_on(module: str | None, source: str, subject: str) -> dict[str, Any]:
         made(torch.randn(first_input(subject)))
     except Exception as error:
         return {"loud": f"it cannot be built or called: {type(error).__name__}: {error}"[:160]}
-    report = check(made, design=design)
+    with Outputs(type(made)) as outputs:
+        report = check(made, design=design)
     if report.status != "checked":
         return {"loud": report.reason[:160]}
     return {
@@ -106,6 +108,7 @@ def verdict_on(module: str | None, source: str, subject: str) -> dict[str, Any]:
         "asked": sorted({f"{f.rule} {f.name}" for f in report.findings if f.level == "question"}),
         "passed": sorted(o.rule for o in report.outcomes if o.result == "passed"),
         "stopped": {o.rule: o.reason for o in report.outcomes if o.result == "not-exercised"},
+        "outputs": outputs.seen,
     }
 
 
@@ -162,7 +165,7 @@ def judged(answer: dict[str, Any], plain: dict[str, Any]) -> tuple[str, str] | N
     return ("unseen", f"no longer exercised: {', '.join(gone[:6])}") if gone else None
 
 
-ORDER = {"caught": 0, "loud": 1, "asked": 2, "unseen": 3}
+ORDER = {"caught": 0, "loud": 1, "asked": 2, "unseen": 3, "survived": 4, "equal": 5}
 
 
 def reached(module: str, mutant: Mutant, plain: dict[str, Any]) -> bool:
@@ -184,9 +187,13 @@ def tried(module: str, mutant: Mutant, plain: dict[str, Any]) -> tuple[str, str]
                 print(f"{subject} unchanged: {', '.join(plain[subject]['found'])}", file=sys.stderr)
         if not reached(module, mutant, plain[subject]):
             continue
-        best = ("survived", "") if best[0] == "not reached" else best
-        got = judged(in_child(verdict_on, module, mutant.source, subject), plain[subject])
-        if got is not None and (best[0] == "survived" or ORDER[got[0]] < ORDER[best[0]]):
+        best = ("equal", "") if best[0] == "not reached" else best
+        answer = in_child(verdict_on, module, mutant.source, subject)
+        got = judged(answer, plain[subject])
+        if got is None and best[0] == "equal":
+            difference = first_difference(answer["outputs"], plain[subject]["outputs"])
+            best = ("survived", f"{subject}: {difference}") if difference else best
+        if got is not None and ORDER[got[0]] < ORDER[best[0]]:
             best = got[0], f"{subject}: {got[1]}"
         if best[0] in ("caught", "loud"):
             break
@@ -201,9 +208,8 @@ def chosen(arguments: argparse.Namespace) -> list[tuple[str, Mutant]]:
         for mutant in mutants(file_of(module).read_text(encoding="utf-8"))
     ]
     print(f"{len(every)} mutants of {len({m for m, _ in every})} files", file=sys.stderr)
-    if arguments.all or len(every) <= arguments.count:
-        return every
-    return random.Random(arguments.seed).sample(every, arguments.count)  # in random order: any beginning is a sample
+    count = len(every) if arguments.all else min(arguments.count, len(every))
+    return random.Random(arguments.seed).sample(every, count)  # in random order: any beginning is a sample
 
 
 def line_of(module: str, mutant: Mutant) -> str:

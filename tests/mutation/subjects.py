@@ -46,6 +46,57 @@ def _rotary() -> Any:
     return _causal(num_kv_heads=2, position=Rotary(4, pairing="half"))
 
 
+def _through(name: str, make: Callable[[], Any]) -> Callable[[], Any]:
+    """Small calls go through a backend that is chosen for large ones alone, wherever it can compute them."""
+
+    def made() -> Any:
+        import regard.core.attention as core
+
+        backend = next(b for b in core.BACKENDS if b.name == name)
+        core.BACKENDS = (_Preferred(backend), *(b for b in core.BACKENDS if b is not backend))
+        return make()
+
+    return made
+
+
+class _Preferred:
+    def __init__(self, backend: Any) -> None:
+        self.backend = backend
+
+    def slower(self, call: Any) -> None:
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.backend, name)
+
+
+def _documents() -> Any:
+    import torch
+
+    from regard.mask import causal, documents
+
+    return _attention(mask=causal() & documents(torch.tensor([0, 0, 1, 1, 1, 2])))
+
+
+def _blocks() -> Any:
+    import torch
+
+    from regard.mask import blocks
+
+    return _attention(mask=blocks(torch.ones(64, 64).tril().triu(-1) > 0, size=2))
+
+
+def _biased(path: str, *arguments: Any, **options: Any) -> Callable[[], Any]:
+    """Causal attention with a bias of positions."""
+    return lambda: _causal(attention_bias=_made(path, *arguments, **options)())
+
+
+def _transformer() -> Any:
+    from regard.nn.transformer_block import TransformerBlock
+
+    return TransformerBlock(E, _causal(), dropout=0.1)
+
+
 def _made(path: str, *arguments: Any, **options: Any) -> Callable[[], Any]:
     """An instance of `module:Class` of regard.nn."""
 
@@ -66,6 +117,22 @@ SUBJECTS: dict[str, tuple[Callable[[], Any], dict[str, Any] | None]] = {
     "prefix": (_prefix, MASK),
     "rotary": (_rotary, MASK),
     "softcap": (lambda: _causal(softcap=5.0, dropout=0.1), MASK),
+    "tiled": (_through("tiled", lambda: _causal(softcap=5.0)), MASK),
+    "in windows": (_through("window", _windowed), MASK),
+    "in windows with tokens": (_through("window", _around), MASK),
+    "in parts": (_through("packed", _causal), MASK),
+    "documents": (_through("packed", _documents), {"inputs": {"query": (2, 6, E)}}),
+    "blocks": (_through("blocks", _blocks), None),
+    "linear": (_made("linear_attention:LinearAttention", E, 4), MASK),
+    "linear causal": (_made("linear_attention:LinearAttention", E, 4, causal=True, chunk=4), MASK),
+    "favor": (_made("favor_attention:FavorAttention", E, 4), MASK),
+    "favor causal": (_made("favor_attention:FavorAttention", E, 4, causal=True), MASK),
+    "lsh": (_made("lsh_attention:LSHAttention", E, 4, num_buckets=4, bucket_size=4), MASK),
+    "lsh causal": (_made("lsh_attention:LSHAttention", E, 4, num_buckets=4, bucket_size=4, causal=True), MASK),
+    "talking": (_made("talking_heads:TalkingHeadsAttention", E, 4), MASK),
+    "t5": (_biased("relative_bias:RelativeBias", 4), MASK),
+    "alibi": (_biased("alibi_bias:AlibiBias", 4), MASK),
+    "transformer": (_transformer, MASK),
     "se": (_made("squeeze_excitation:SqueezeExcitation", 16), None),
     "eca": (_made("efficient_channel:EfficientChannelAttention", 16), None),
     "channel": (_made("channel_attention:ChannelAttention", 16), None),
@@ -80,13 +147,16 @@ SUBJECTS: dict[str, tuple[Callable[[], Any], dict[str, Any] | None]] = {
         {**IMAGE, "window": 4, "shift": 2},
     ),
     "grid": (_made("grid_attention:GridAttention", 16, 2, grid_size=3), {**IMAGE, "window": "grid 3x3"}),
+    "swin": (_made("swin_block:SwinBlock", 16, 2, window_size=4, shift=2), {**IMAGE, "window": 4, "shift": 2}),
+    "merging": (_made("patch_merging:PatchMerging", 16), IMAGE),
+    "pool": (_made("attention_pool:AttentionPool", 16, 2), IMAGE),
     "neighborhood": (_made("neighborhood:NeighborhoodAttention2D", 16, 2, kernel_size=3), {**IMAGE, "window": 3}),
 }
 
 
 def first_input(subject: str) -> tuple[int, ...]:
     """The shape of an input that the unchanged subject takes."""
-    return (2, 16, 6, 9) if list(SUBJECTS).index(subject) >= list(SUBJECTS).index("se") else (2, 5, E)
+    return (2, 16, 6, 9) if list(SUBJECTS).index(subject) >= list(SUBJECTS).index("se") else (2, 6, E)
 
 
 SEQUENCE = ("causal", "windowed", "rotary", "plain")
@@ -109,6 +179,44 @@ FILES: dict[str, tuple[str, ...]] = {  # module -> subjects, the likeliest to no
     "regard.core.backends.fused": SEQUENCE,
     "regard.core.backends.kernel": SEQUENCE,
     "regard.core.backends.open_form": ("softcap", "causal", "plain"),
+    "regard.core.backends.blocks": ("blocks", "causal"),
+    "regard.core.backends.packed": ("in parts", "documents", "causal"),
+    "regard.core.backends.tiled": ("tiled", "causal"),
+    "regard.core.backends.window": ("in windows", "in windows with tokens", "windowed"),
+    "regard.core.block_sparse": ("blocks",),
+    "regard.core.chunks": ("linear causal", "lsh"),
+    "regard.core.favor": ("favor", "favor causal"),
+    "regard.core.finite": ("causal", "in parts", "in windows", "tiled"),
+    "regard.core.linear": ("linear", "linear causal"),
+    "regard.core.local": ("in windows", "in windows with tokens"),
+    "regard.core.local_blocks": ("in windows", "in windows with tokens"),
+    "regard.core.local_form": ("in windows", "in windows with tokens", "windowed"),
+    "regard.core.lsh": ("lsh", "lsh causal"),
+    "regard.core.mask.packed": ("in parts", "documents", "blocks"),
+    "regard.core.mask.spans": ("in parts", "documents", "blocks"),
+    "regard.core.packed": ("in parts", "documents"),
+    "regard.core.talking_heads": ("talking",),
+    "regard.core.tiled": ("tiled",),
+    "regard.core.tiles": ("tiled",),
+    "regard.core.bias": ("alibi", "t5"),
+    "regard.core.position": ("rotary", "t5", "alibi"),
+    "regard.nn.alibi_bias": ("alibi",),
+    "regard.nn.relative_bias": ("t5",),
+    "regard.nn.head_projections": ("rotary", "linear causal", "talking"),
+    "regard.nn.kernel_attention": ("linear", "linear causal", "favor causal"),
+    "regard.nn.linear_attention": ("linear", "linear causal"),
+    "regard.nn.linear_cache": ("linear causal", "favor causal"),
+    "regard.nn.favor_attention": ("favor", "favor causal"),
+    "regard.nn.lsh_attention": ("lsh", "lsh causal"),
+    "regard.nn.talking_heads": ("talking",),
+    "regard.nn.key_mask": ("linear", "lsh", "talking"),
+    "regard.nn.token_positions": ("rotary", "t5"),
+    "regard.nn.transformer_block": ("transformer",),
+    "regard.nn.feed_forward": ("transformer",),
+    "regard.nn.swin_block": ("swin",),
+    "regard.nn.patch_merging": ("merging",),
+    "regard.nn.attention_pool": ("pool",),
+    "regard.nn.map_pooling": ("coordinate", "cbam"),
     "regard.nn.squeeze_excitation": ("se", "scse"),
     "regard.nn.efficient_channel": ("eca",),
     "regard.nn.channel_attention": ("channel", "cbam"),
