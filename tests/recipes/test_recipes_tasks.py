@@ -125,6 +125,28 @@ def test_what_can_be_learned_is_learned(task, steps, enough, files, tmp_path):
     assert result["test"][enough[0]] > enough[1]
 
 
+def test_each_image_is_moved_on_its_own_and_mirrored_or_not():
+    torch.manual_seed(0)
+    image = torch.randint(1, 256, (1, 2, 5, 7), dtype=torch.uint8)
+    both = torch.nn.functional.pad(torch.cat([image, image.flip(3)]), (1, 1, 1, 1))
+    allowed = [one[:, i : i + 5, k : k + 7] for one in both for i in range(3) for k in range(3)]
+    made = vision.moved(image.expand(200, -1, -1, -1), 1)
+    seen = {next(n for n, one in enumerate(allowed) if torch.equal(one, found)) for found in made}
+    assert len(seen) == 18  # every one of them comes up
+    assert torch.equal(vision.moved(image, 0).sum(), image.sum())
+
+
+def test_erasing_takes_out_one_square_of_at_most_its_size():
+    torch.manual_seed(0)
+    gone = (vision.erased(torch.ones(300, 2, 9, 12), 4) == 0).float()
+    assert torch.equal(gone[:, 0], gone[:, 1])
+    heights, widths = gone[:, 0].amax(2).sum(1), gone[:, 0].amax(1).sum(1)
+    assert torch.equal(heights * widths, gone[:, 0].sum((1, 2)))  # rectangles
+    assert (heights.max(), widths.max(), heights.min() > 0) == (4, 4, True)
+    assert gone[:, 0].amax(0).all()  # any place may be hit
+    assert torch.equal(vision.erased(torch.ones(2, 1, 5, 5), 0), torch.ones(2, 1, 5, 5))
+
+
 @pytest.mark.parametrize("gate", ["none", "se", "eca", "cbam", "ca", "window"])
 @pytest.mark.parametrize("where", ["residual", "stages", "stem"])
 def test_each_gate_fits_in_each_place_and_its_cost_is_said(gate, where):
