@@ -260,6 +260,12 @@ def test_the_schemes_of_tags_become_bio(tags, bio):
     assert tagged.parse(text, "x")[0].tags == tuple(bio.split())
 
 
+@pytest.mark.parametrize("bio", ["B-A I-A O B-A B-A I-A I-B O", "I-A B-B O I-B", "nn B vb-I"])
+def test_tags_with_ends_come_back_as_they_were(bio):
+    tags = bio.split()
+    assert tagged.to_bio([tuple(tagged.with_ends(tags))], "x")[0] == tuple(tags)
+
+
 def test_characters_with_their_place_in_a_word_lose_it():
     assert tagged.parse("科0\tO\n技1\tB-X\n\n312\tO\n", "x")[0].tokens == ("科", "技")
 

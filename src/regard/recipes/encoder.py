@@ -23,11 +23,13 @@ from regard.nn.transformer_block import TransformerBlock
 from regard.recipes.words import PAD, n_grams
 
 POSITIONS = ("none", "sinusoidal", "learned", "rotary", "alibi", "relative")
+SMALL = 0.1  # deviation of embeddings at the start, and height of the sinusoids: higher, and places drown the words
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of an encoder. `grams` 1: words only, 2: pairs too; `buckets`: of their hashes; `hidden`: of the feed-forward."""
+    """Of an encoder. `grams` 1: words only, 2: pairs too; `buckets`: of their hashes; `hidden`: of the feed-forward; `weights`: share of
+    attention weights set to 0 in training, None: half of `dropout`; 0 is faster, since fused kernels can then be taken."""
 
     words: int
     width: int
@@ -39,6 +41,7 @@ class Sizes:
     grams: int = 1
     buckets: int = 1
     hidden: int = 0
+    weights: float | None = None
 
 
 def mixer(sizes: Sizes, mask: Mask | None = None) -> MultiHeadAttention:
@@ -56,7 +59,7 @@ def mixer(sizes: Sizes, mask: Mask | None = None) -> MultiHeadAttention:
         sizes.heads,
         position=Rotary(head, pairing="half") if sizes.position == "rotary" else None,
         attention_bias=biases[sizes.position](sizes.heads) if sizes.position in biases else None,
-        dropout=sizes.dropout / 2,
+        dropout=sizes.dropout / 2 if sizes.weights is None else sizes.weights,
         mask=mask,
     )
 
@@ -70,7 +73,7 @@ class Encoder(nn.Module):
         self.sizes = sizes
         self.extra: nn.Embedding | None = None  # of further ids per token, whose vectors are added
         self.embed = nn.Embedding(sizes.words, sizes.width, padding_idx=PAD)
-        nn.init.normal_(self.embed.weight, std=0.1)
+        nn.init.normal_(self.embed.weight, std=SMALL)
         self.gram_embed = nn.Embedding(sizes.buckets, sizes.width, padding_idx=PAD) if sizes.grams > 1 else None
         if self.gram_embed is not None:
             nn.init.zeros_(self.gram_embed.weight)
@@ -115,7 +118,7 @@ class Encoder(nn.Module):
         if self.learned is not None:
             x = self.learned(x, where)
         if self.sinusoidal is not None:
-            x = x + 0.3 * self.sinusoidal.encode(where, dtype=x.dtype)  # no larger than the embeddings
+            x = x + SMALL * self.sinusoidal.encode(where, dtype=x.dtype)
         x = self.dropout(x)
         if self.local is not None and not len(self.blocks):
             return self.local[0](x, ids != PAD)

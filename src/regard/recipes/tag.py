@@ -18,7 +18,7 @@ from regard.core.errors import DataError, MissingExtraError
 from regard.core.mask.sequences import padding
 from regard.recipes.data import defaults, hub
 from regard.recipes.data.splits import Splits, divide, thinned
-from regard.recipes.data.tagged import Tagged, read_tagged
+from regard.recipes.data.tagged import Tagged, read_tagged, to_bio, with_ends
 from regard.recipes.encoder import Encoder, Sizes
 from regard.recipes.job import Job, Restored, read_config, weights_into
 from regard.recipes.local import Local
@@ -28,13 +28,14 @@ from regard.recipes.plan import Batch, Work
 TASK = "tag"
 DATA = {"people": defaults.people_entities, "brown": defaults.brown_parts_of_speech}
 PAD, UNKNOWN = 0, 1
-AFFIXES, AFFIX_BUCKETS = 5, 20_000
+AFFIX_BUCKETS = 50_000
 
 
 @dataclass(frozen=True)
 class Settings:
     """`model` attention, bilstm or none (each token by itself); `crf`: score whole sequences; `local`: a convolution of that many
-    tokens before each block, 0: none; `limit` 0: all sentences."""
+    tokens before each block, 0: none; `recurrent`: width of each direction of the LSTM, at 140 as many parameters as two blocks;
+    `limit` 0: all sentences."""
 
     model: str = "attention"
     crf: bool = True
@@ -42,6 +43,7 @@ class Settings:
     width: int = 128
     layers: int = 2
     heads: int = 4
+    recurrent: int = 140
     position: str = "rotary"
     grams: int = 2
     buckets: int = 60_000
@@ -60,7 +62,8 @@ class Settings:
 LONG = {"steps": 3000, "evaluate": 300}
 VARIANTS = {
     "each token alone": {"model": "none", "crf": "false", "local": 0},
-    "BiLSTM-CRF": {"model": "bilstm", "layers": 1},
+    "BiLSTM-CRF": {"model": "bilstm", "local": 0},
+    "BiLSTM-CRF with convolution": {"model": "bilstm"},
     "attention": {"crf": "false", "local": 0},
     "attention-CRF": {"local": 0},
     "attention-CRF with convolution": {},
@@ -78,18 +81,18 @@ class Tagger(nn.Module):
             raise DataError(f"model={s.model} is not one of attention, bilstm, none")
         layers = s.layers if s.model == "attention" else 0
         sizes = Sizes(
-            len(about["words"]), s.width, layers, s.heads, s.position, s.length, s.dropout, s.grams, s.buckets
-        )
+            words=len(about["words"]), width=s.width, layers=layers, heads=s.heads, position=s.position, length=s.length,
+            dropout=s.dropout, grams=s.grams, buckets=s.buckets, weights=0.0,
+        )  # fmt: skip
         self.encoder = Encoder(sizes, local=(lambda: Local(s.width, s.local)) if s.local else None)
         if about["affixes"]:
             self.encoder.extra = nn.Embedding(AFFIX_BUCKETS, s.width, padding_idx=0)
             nn.init.normal_(self.encoder.extra.weight, std=0.05)
         self.recurrent = (
-            nn.LSTM(s.width, s.width // 2, s.layers, batch_first=True, bidirectional=True)
-            if s.model == "bilstm"
-            else None
+            nn.LSTM(s.width, s.recurrent, 1, batch_first=True, bidirectional=True) if s.model == "bilstm" else None
         )
-        self.dropout, self.head = nn.Dropout(s.dropout), nn.Linear(s.width, len(about["tags"]))
+        wide = 2 * s.recurrent if s.model == "bilstm" else s.width
+        self.dropout, self.head = nn.Dropout(s.dropout), nn.Linear(wide, len(about["tags"]))
         self.crf: Any = _crf(len(about["tags"])) if s.crf else None
 
     def forward(self, ids: Tensor, lengths: Tensor, affixes: Tensor, tags: Tensor | None = None) -> Tensor:
@@ -125,17 +128,20 @@ def prepare(settings: Settings, data: str | None, seed: int) -> Job:
         for token in row.tokens:
             counts[token] = counts.get(token, 0) + 1
     known = ["[PAD]", "[UNK]", *sorted(token for token, n in counts.items() if n > 1)]
-    tags = sorted({tag for row in train for tag in row.tags})
-    strange = sorted({tag for part in (found.val, found.test) for row in part for tag in row.tags} - set(tags))
+    pieces = [piece for row in train for piece in _pieces(row, settings.length)]
+    ends = [with_ends(piece.tags) for piece in pieces]
+    tags = sorted({tag for row in ends for tag in row})
+    strange = sorted(
+        {tag for part in (found.val, found.test) for row in part for tag in with_ends(row.tags)} - set(tags)
+    )
     letters = sum(len(token) > 1 for token in known[2:200])
     about: dict[str, Any] = {
         "settings": vars(settings), "words": known, "tags": tags, "affixes": letters > 50, "unseen": strange,
-        "entities": any(tag.startswith("B-") for tag in tags),
+        "entities": any(tag.startswith(("B-", "S-")) for tag in tags),
     }  # fmt: skip
     place, number = {token: i for i, token in enumerate(known)}, {tag: i for i, tag in enumerate(tags)}
-    pieces = [piece for row in train for piece in _pieces(row, settings.length)]
     rows = [_features(row.tokens, place, about) for row in pieces]
-    right = [torch.tensor([number[tag] for tag in row.tags]) for row in pieces]
+    right = [torch.tensor([number[tag] for tag in row]) for row in ends]
 
     def collate(indices: Tensor) -> Batch:
         chosen = indices.tolist()
@@ -174,7 +180,7 @@ def measured(model: Any, part: list[Tagged], about: dict[str, Any], place: dict[
         block = pieces[at : at + 64]
         inputs = _stack([_features(piece.tokens, place, about) for _, piece in block])
         for (i, piece), best in zip(block, model.decode(*(x.to(device) for x in inputs))):
-            starts.setdefault(i, []).append((id(piece), [about["tags"][k] for k in best]))
+            starts.setdefault(i, []).append((id(piece), _named(best, about)))
     order = {id(piece): n for n, (_, piece) in enumerate(sorted(pieces, key=lambda each: each[0]))}
     made = [
         [tag for _, tags in sorted(starts[i], key=lambda each: order[each[0]]) for tag in tags]
@@ -237,9 +243,14 @@ def restore(folder: Path) -> Restored:
 
     def predict(text: str) -> list[str]:
         tensors, tokens = inputs(text)
-        return [f"{token}\t{about['tags'][k]}" for token, k in zip(tokens, model.decode(*tensors)[0])]
+        return [f"{token}\t{tag}" for token, tag in zip(tokens, _named(model.decode(*tensors)[0], about))]
 
     return Restored(model, predict, inputs)
+
+
+def _named(best: list[int], about: dict[str, Any]) -> list[str]:
+    """Tags without the ends of entities, as the data have them."""
+    return list(to_bio([tuple(about["tags"][k] for k in best)], "the model")[0])
 
 
 def _pieces(row: Tagged, length: int) -> list[Tagged]:
@@ -256,9 +267,11 @@ def _features(tokens: Any, place: dict[str, int], about: dict[str, Any]) -> tupl
 
 
 def _affixes(token: str) -> list[str]:
+    """The word in small letters, its beginnings, its endings and its shape."""
     low = token.lower()
-    shape = "".join("X" if c.isupper() else "x" if c.islower() else "9" if c.isdigit() else c for c in token)[:4]
-    return [f"0{low[:3]}", f"1{low[-1:]}", f"2{low[-2:]}", f"3{low[-3:]}", f"4{shape}"]
+    letters = ["X" if c.isupper() else "x" if c.islower() else "9" if c.isdigit() else c for c in token]
+    shape = "".join(c for i, c in enumerate(letters) if letters[max(0, i - 1)] != c or i < 2)
+    return [low, *(f"{n}<{low[:n]}" for n in (2, 3, 4)), *(f"{n}>{low[-n:]}" for n in (1, 2, 3, 4)), f"={shape}"]
 
 
 def _hashed(part: str) -> int:
