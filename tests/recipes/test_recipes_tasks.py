@@ -10,7 +10,7 @@ import torch
 
 from regard.cli_train import captured_recipe
 from regard.core.errors import CaptureError, DataError
-from regard.recipes import lm, qa, series, tag, text, translate, vision, words
+from regard.recipes import lm, matching, qa, series, tag, text, translate, vision, word_rows, words
 from regard.recipes.asked import Asked
 from regard.recipes.compare import compare, markdown
 from regard.recipes.data.questions import Question
@@ -235,9 +235,9 @@ def test_rows_that_were_not_measured_have_no_effect_on_the_forecast_of_points():
 def test_each_reader_points_inside_its_context(model):
     torch.manual_seed(0)
     reader = qa.Reader(qa.Settings(model=model, width=16, heads=2), 50).eval()
-    context, question = torch.randint(3, 50, (2, 12)), torch.randint(3, 50, (2, 5))
+    context, question = torch.randint(3, 6, (2, 12, word_rows.COLUMNS)), torch.randint(3, 6, (2, 5, word_rows.COLUMNS))
     context[1, 7:] = 0
-    scores = reader(context, question, torch.zeros(2, 12, dtype=torch.long))
+    scores = reader(context, question)
     spans = best_spans(scores)
     assert all(0 <= a <= b < n for (a, b), n in zip(spans, (12, 7)))
 
@@ -257,6 +257,40 @@ def test_spans_survive_tokens_and_joined_contexts():
         whole = joined([distractor], passage, place, 50)
         assert whole.text(whole.start, whole.end) == "Elbe"
     assert whole.text(1, len(whole.context) - 1) == ""  # from one context into another
+
+
+def question_rows(context, question):
+    texts = [context, question]
+    tokenizer = words.learn(texts, least=1, special=("[NONE]",))
+    return tokenized(tokenizer, Question("1", "", context, question, (), ()))
+
+
+def test_questions_say_the_same_word_the_same_stem_and_the_share_of_the_question_in_each_passage():
+    passage = question_rows("Rivers flow . Publishers printed it", "who published the rivers")
+    context, question = passage.context.clone()[None], passage.question[None]
+    context[0, 4:, word_rows.PASSAGE] = 2
+    layer = matching.Matching(8, 30)
+    of_context, of_question = layer.features(context, question)
+    assert of_context[0, :, 0].tolist() == [0, 1, 0, 0, 0, 0, 0]  # the same word: Rivers
+    assert of_context[0, :, 2].tolist() == [0, 1, 0, 0, 1, 0, 0]  # the same stem: Publishers too
+    assert of_question[0, :, 2].tolist() == [0, 1, 0, 1]
+    assert of_context[0, :, 4].tolist() == [0, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25]
+    assert of_context[0, 1:, 5].tolist() == [1] * 6
+
+
+def test_padding_changes_nothing_of_what_matches():
+    passage = question_rows("Rivers flow . Publishers printed it", "who published the rivers")
+    longer = [torch.nn.functional.pad(rows[None], (0, 0, 0, 3)) for rows in (passage.context, passage.question)]
+    layer = matching.Matching(8, 30)
+    for short, long in zip(layer.features(passage.context[None], passage.question[None]), layer.features(*longer)):
+        torch.testing.assert_close(short, long[:, : short.shape[1]])
+
+
+def test_a_word_that_every_context_has_is_not_rare():
+    rows = [question_rows(f"the {word} .", "x").context for word in ("river", "tower")]
+    rarity = matching.rarities(rows, 10)
+    assert rarity[rows[0][1, word_rows.ID]] == 0
+    assert rarity[words.UNKNOWN] == 1
 
 
 def test_answers_are_judged_by_words_and_chinese_ones_by_characters():

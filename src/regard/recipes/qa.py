@@ -1,6 +1,6 @@
 """Questions about a text: the answer is a span of it. Cross-attention to the question against one concatenated sequence.
 
-Axes: B questions, T tokens of the context, Q of the question, E channels.
+Axes: B questions, T tokens of the context, Q of the question, F columns of `word_rows`, E channels.
 Models of about equal size: `cross` (the context attends to itself, then to the question), `both` (the question to the context as well),
 `concat` (one sequence with a segment embedding), `recurrent` (a BiGRU over context times question; no attention).
 """
@@ -20,13 +20,14 @@ from regard.core.mask.sequences import padding
 from regard.nn.feed_forward import FeedForward
 from regard.nn.multi_head import MultiHeadAttention
 from regard.nn.transformer_block import TransformerBlock
-from regard.recipes import words
+from regard.recipes import word_rows, words
 from regard.recipes.data import defaults, hub
 from regard.recipes.data.questions import Question, read_questions
 from regard.recipes.data.splits import Splits, thinned
 from regard.recipes.encoder import Sizes, mixer
 from regard.recipes.job import Job, Restored, read_config, weights_into
 from regard.recipes.local import Local
+from regard.recipes.matching import Matching, rarities
 from regard.recipes.order import Order, padded
 from regard.recipes.plan import Batch, Work
 from regard.recipes.spans import Passage, best_spans, joined, judged, tokenized
@@ -34,12 +35,14 @@ from regard.recipes.spans import Passage, best_spans, joined, judged, tokenized
 TASK = "qa"
 DATA = {"wiki": defaults.lead_questions}
 MODELS = ("cross", "both", "concat", "recurrent")
+CHOOSE = 600  # questions by which a checkpoint is chosen: those with the smallest hashes
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`others`: contexts of other questions that are joined to the right one, drawn anew each time; `match`: mark words that stand in
-    the question; `segment`: tell question from context in `concat`; `local` 0: no convolution; `repair`: of misplaced answers."""
+    """`others`: contexts of other questions that are joined to the right one, drawn anew each time; `alone`: share of training batches
+    without them; `match`: tell which words stand in the question; `segment`: tell question from context in `concat`; `local` 0: no
+    convolution; `forget`: share of words hidden in training; `repair`: of misplaced answers."""
 
     model: str = "cross"
     others: int = 2
@@ -52,7 +55,9 @@ class Settings:
     segment: bool = True
     length: int = 320
     vocabulary: int = 20_000
-    dropout: float = 0.2
+    dropout: float = 0.1
+    forget: float = 0.1
+    alone: float = 0.3
     repair: bool = False
     limit: int = 0
     batch: int = 32
@@ -75,7 +80,7 @@ VARIANTS = {
 
 
 class Reader(nn.Module):
-    """Ids of contexts and questions to the scores of start and end: (B, T, 2)."""
+    """Rows of contexts and questions to the scores of start and end: (B, T, 2)."""
 
     def __init__(self, s: Settings, known: int):
         super().__init__()
@@ -84,17 +89,19 @@ class Reader(nn.Module):
         self.settings, E = s, s.width
         self.embed = nn.Embedding(known, E, padding_idx=words.PAD)
         nn.init.normal_(self.embed.weight, std=0.3)
-        self.match = nn.Embedding(2, E) if s.match else None
+        self.forms = nn.EmbeddingBag(word_rows.BUCKETS, E, mode="sum", padding_idx=0)
+        nn.init.normal_(self.forms.weight, std=0.15)
+        self.match = Matching(E, known) if s.match else None
         self.segment = nn.Embedding(2, E) if s.segment and s.model == "concat" else None
-        sizes = Sizes(known, E, s.layers, s.heads, s.position, s.length, s.dropout)
+        sizes = Sizes(
+            known, E, s.layers, s.heads, s.position, s.length, dropout=0.0
+        )  # of weights: half of a step's time
         crossing = s.model in ("cross", "both")
         hidden = E if crossing else 3 * E  # cross-attention has 4 E^2 more parameters; the feed-forward gives them back
 
         def block() -> TransformerBlock:
-            cross = MultiHeadAttention(E, s.heads, dropout=s.dropout / 2) if crossing else None
-            return TransformerBlock(
-                E, mixer(sizes), cross=cross, feed_forward=FeedForward(E, hidden), dropout=s.dropout
-            )
+            cross = MultiHeadAttention(E, s.heads) if crossing else None
+            return TransformerBlock(E, mixer(sizes), cross=cross, feed_forward=FeedForward(E, hidden))
 
         attends = s.model != "recurrent"
         self.blocks = nn.ModuleList(block() for _ in range(s.layers if attends else 0))
@@ -102,15 +109,15 @@ class Reader(nn.Module):
         self.local = nn.ModuleList(Local(E, s.local) for _ in range(s.layers if attends and s.local else 0))
         self.asked = Local(E, s.local or 3)
         self.recurrent = nn.GRU(2 * E, E // 2, s.layers, batch_first=True, bidirectional=True) if not attends else None
-        self.norm, self.dropout, self.head = nn.LayerNorm(E), nn.Dropout(s.dropout), nn.Linear(E, 2)
+        self.norm, self.head = nn.LayerNorm(E), nn.Linear(E, 2)
 
-    def forward(self, context: Tensor, question: Tensor, match: Tensor) -> Tensor:
-        """Contexts (B, T), questions (B, Q), which words of the context stand in the question (B, T); to (B, T, 2)."""
-        seen, asked = context != words.PAD, question != words.PAD
-        x, q = self.embed(context), self.embed(question)
+    def forward(self, context: Tensor, question: Tensor) -> Tensor:
+        """Contexts (B, T, F) and questions (B, Q, F), rows of `word_rows`; to (B, T, 2)."""
+        seen, asked = context[..., 0] != words.PAD, question[..., 0] != words.PAD
+        x, q = self._embedded(context), self._embedded(question)
         if self.match is not None:
-            x = x + self.match(match)
-        x, q = self.dropout(x), self.asked(self.dropout(q), asked)
+            x, q = (a + b for a, b in zip((x, q), self.match(context, question)))
+        x, q = self._dropped(x), self.asked(self._dropped(q), asked)
         if self.settings.model == "concat":
             x = self._joined(x, q, seen, asked)
         elif self.recurrent is not None:
@@ -121,14 +128,24 @@ class Reader(nn.Module):
             x = nn.utils.rnn.pad_packed_sequence(self.recurrent(rows)[0], batch_first=True, total_length=x.shape[1])[0]
         else:
             x = self._crossed(x, q, seen, asked)
-        scores = self.head(self.dropout(self.norm(x)))
-        return scores.masked_fill(~seen[..., None], -1e4)
+        return self.head(self._dropped(self.norm(x))).masked_fill(~seen[..., None], -1e4)
+
+    def _embedded(self, rows: Tensor) -> Tensor:
+        ids, forms = rows[..., word_rows.ID], rows[..., word_rows.FORMS :]
+        if self.training and self.settings.forget:
+            hidden = (torch.rand(ids.shape, device=ids.device) < self.settings.forget) & (ids > words.UNKNOWN)
+            ids = ids.masked_fill(hidden, words.UNKNOWN)
+        return self.embed(ids) + self.forms(forms.flatten(0, 1)).view(*ids.shape, -1)
+
+    def _dropped(self, x: Tensor) -> Tensor:
+        """Dropout of whole channels of a sequence: as many random numbers as it has channels, not as it has numbers."""
+        return nn.functional.dropout1d(x.transpose(1, 2), self.settings.dropout, self.training).transpose(1, 2)
 
     def _crossed(self, x: Tensor, q: Tensor, seen: Tensor, asked: Tensor) -> Tensor:
         for i, block in enumerate(self.blocks):
             if i and len(self.back):
                 q = self.back[i - 1](q, x, mask=padding(asked), context_mask=padding(seen))
-            x = self.local[i](x, seen) if len(self.local) else x
+            x = self.local[i](self._dropped(x), seen) if len(self.local) else self._dropped(x)
             x = block(x, q, mask=padding(seen), context_mask=padding(asked))
         return x
 
@@ -137,7 +154,7 @@ class Reader(nn.Module):
             q, x = q + self.segment.weight[0], x + self.segment.weight[1]
         y, keep, Q = torch.cat([q, x], 1), torch.cat([asked, seen], 1), q.shape[1]
         for i, block in enumerate(self.blocks):
-            y = self.local[i](y, keep) if len(self.local) else y
+            y = self.local[i](self._dropped(y), keep) if len(self.local) else self._dropped(y)
             y = block(y, mask=padding(keep))
         return y[:, Q:]
 
@@ -151,7 +168,9 @@ class _Part(NamedTuple):
 def prepare(settings: Settings, data: str | None, seed: int) -> Job:
     """Questions, tokenizer, model and work."""
     found, topic = _read(settings, data)
-    found = found._replace(train=thinned(found.train, settings.limit or None, lambda one: one.identity + one.question))
+    found = found._replace(
+        train=thinned(found.train, settings.limit or None, _content), val=thinned(found.val, CHOOSE, _content)
+    )
     texts = [text for one in found.train for text in (one.context, one.question)]
     tokenizer = words.learn(list(dict.fromkeys(texts)), most=settings.vocabulary, special=("[NONE]",))
     about = {"settings": vars(settings), "words": tokenizer.get_vocab_size()}
@@ -174,31 +193,38 @@ def prepare(settings: Settings, data: str | None, seed: int) -> Job:
         )
 
     def collate(indices: Tensor) -> Batch:
-        return Batch(_tensors(train, indices.tolist(), settings, topic, None)[:4], len(indices))
+        alone = float(torch.rand(())) < settings.alone
+        return Batch(
+            _tensors(train, indices.tolist(), 0 if alone else settings.others, settings, topic, None)[:3], len(indices)
+        )
 
     def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
-        context, question, match, spans = batch
-        scores = model(context, question, match)  # (B, T, 2)
+        context, question, spans = batch
+        scores = model(context, question)  # (B, T, 2)
         return F.cross_entropy(scores, spans, reduction="sum") / 2
 
-    def measured(model: nn.Module, name: str, most: int | None = None) -> dict[str, float]:
+    def measured(model: nn.Module, name: str) -> dict[str, float]:
         rows, device = parts[name], next(model.parameters()).device
-        count = min(len(rows.questions), most or len(rows.questions))
+        count = len(rows.questions)
         made = []
         for at in range(0, count, 64):
             block = list(range(at, min(at + 64, count)))
-            *inputs, _, contexts = _tensors(rows, block, settings, topic, torch.Generator().manual_seed(at))
+            drawn = torch.Generator().manual_seed(at)
+            *inputs, _, contexts = _tensors(rows, block, settings.others, settings, topic, drawn)
             scores = model(*(x.to(device) for x in inputs)).float().cpu()
             made += [context.text(*span) for context, span in zip(contexts, best_spans(scores))]
-        return judged(made, rows.questions[:count])
+        return judged(made, rows.questions)
 
     torch.manual_seed(seed)
+    model = Reader(settings, about["words"])
+    if model.match is not None:
+        model.match.rarity.copy_(rarities([p.context for p in train.passages], about["words"]))
     work = Work(
-        model=Reader(settings, about["words"]),
+        model=model,
         order=Order(len(train.questions), min(settings.batch, len(train.questions)), seed=seed),
         collate=collate,
         loss=loss,
-        evaluate=lambda model: measured(model, "val", 400),
+        evaluate=lambda model: measured(model, "val"),
         score="f1",
     )
     sizes = (
@@ -206,6 +232,10 @@ def prepare(settings: Settings, data: str | None, seed: int) -> Job:
         f"{len(found.val):,} to choose, {len(found.test):,} to test; {about['words']:,} words"
     )
     return Job(work, about, lambda model: measured(model, "test"), sizes, "f1", {words.FILE: words.saved(tokenizer)})
+
+
+def _content(one: Question) -> str:
+    return one.identity + one.question
 
 
 def _grouped(topics: list[str]) -> dict[str, list[int]]:
@@ -216,24 +246,23 @@ def _grouped(topics: list[str]) -> dict[str, list[int]]:
 
 
 def _tensors(
-    part: _Part, chosen: list[int], settings: Settings, topic: Any, generator: torch.Generator | None
+    part: _Part, chosen: list[int], others: int, settings: Settings, topic: Any, generator: torch.Generator | None
 ) -> tuple[Any, ...]:
-    """Contexts, questions, matches and spans of questions, each among `others` contexts of its topic; and the joined passages."""
+    """Contexts, questions and spans of questions, each among `others` contexts of its topic; and the joined passages."""
     contexts = []
     for i in chosen:
         same = part.by_topic[topic(part.questions[i])]
-        pool = same if len(same) > 3 * settings.others else range(len(part.passages))
+        pool = same if len(same) > 3 * others else range(len(part.passages))
         picked: list[int] = []
-        for n in torch.randint(len(pool), (4 * settings.others,), generator=generator).tolist():
+        for n in torch.randint(len(pool), (4 * others,), generator=generator).tolist():
             other = pool[n]
-            if len(picked) < settings.others and part.questions[other].context != part.questions[i].context:
+            if len(picked) < others and part.questions[other].context != part.questions[i].context:
                 picked.append(other)
         place = int(torch.randint(len(picked) + 1, (1,), generator=generator))
         contexts.append(joined([part.passages[n] for n in picked], part.passages[i], place, settings.length))
     context, _ = padded([one.context for one in contexts])
     question, _ = padded([part.passages[i].question for i in chosen])
-    match = (context[:, :, None] == question[:, None, :]).any(2) & (context > words.UNKNOWN)
-    return context, question, match.long(), torch.tensor([[one.start, one.end] for one in contexts]), contexts
+    return context, question, torch.tensor([[one.start, one.end] for one in contexts]), contexts
 
 
 def restore(folder: Path) -> Restored:
@@ -249,9 +278,7 @@ def restore(folder: Path) -> Restored:
                 'give the question and the context as one text: "How long is the Elbe? ||| The Elbe is 1094 km long."'
             )
         passage = tokenized(tokenizer, Question("", "", context.strip(), question.strip(), (), ()))
-        ids, asked = torch.tensor([passage.context]), torch.tensor([passage.question])
-        match = (ids[:, :, None] == asked[:, None, :]).any(2) & (ids > words.UNKNOWN)
-        return passage, (ids, asked, match.long())
+        return passage, (passage.context[None], passage.question[None])
 
     def predict(text: str) -> list[str]:
         passage, tensors = read(text)
@@ -261,7 +288,7 @@ def restore(folder: Path) -> Restored:
 
     def inputs(text: str) -> tuple[tuple[Tensor, ...], list[str]]:
         passage, tensors = read(text)
-        return tensors, [tokenizer.id_to_token(i) for i in passage.context]
+        return tensors, [tokenizer.id_to_token(i) for i in passage.context[:, word_rows.ID].tolist()]
 
     return Restored(model, predict, inputs)
 

@@ -1,6 +1,7 @@
 """Answers as spans of tokens: where they stand, contexts joined into one, the best span of scores, and SQuAD's measures.
 
-Axes: B questions, T tokens of the context. Token 0 of a context is [NONE]: the answer of a question that has none.
+Axes: B questions, T tokens of the context, Q of the question, F columns of `word_rows`.
+Token 0 of a context is [NONE]: the answer of a question that has none.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.core.errors import DataError
+from regard.recipes import word_rows
 from regard.recipes.data.questions import Question
 
 LONGEST = 30  # tokens of an answer
@@ -18,10 +20,10 @@ NONE = 2  # the id of [NONE], the first special token behind padding and unknown
 
 
 class Passage(NamedTuple):
-    """A tokenized question: ids of the context and of the question, the first and last token of the answer, and where tokens stand."""
+    """A tokenized question: the words of the context and of the question, first and last token of the answer, where tokens stand."""
 
-    context: list[int]
-    question: list[int]
+    context: Tensor  # (T, F)
+    question: Tensor  # (Q, F)
     start: int
     end: int
     pieces: list[tuple[str, int, int]]  # of each token: the text that it is of, and its first and last character + 1
@@ -34,14 +36,14 @@ class Passage(NamedTuple):
 
 
 def tokenized(tokenizer: Any, one: Question) -> Passage:
-    """A question as ids; its first answer as tokens (0, 0 where there is none).
+    """A question as rows of `word_rows`; its first answer as tokens (0, 0 where there is none).
 
     Raises:
         DataError: The question has no token.
     """
     found = tokenizer.encode(one.context, add_special_tokens=False)
-    asked = tokenizer.encode(one.question, add_special_tokens=False).ids
-    if not asked:
+    asked = tokenizer.encode(one.question, add_special_tokens=False)
+    if not asked.ids:
         raise DataError(f"question {one.identity} has no token: {one.question!r}")
     start = end = 0
     if one.answers:
@@ -49,25 +51,28 @@ def tokenized(tokenizer: Any, one: Question) -> Passage:
         inside = [i for i, (a, b) in enumerate(found.offsets) if a < last and b > first]
         if inside:
             start, end = inside[0] + 1, inside[-1] + 1
-    pieces = [(one.context, a, b) for a, b in found.offsets]
-    return Passage([NONE, *found.ids], asked, start, end, [("", 0, 0), *pieces])
+    pieces = [("", 0, 0), *((one.context, a, b) for a, b in found.offsets)]
+    context = word_rows.rows([NONE, *found.ids], [text[a:b] for text, a, b in pieces], passage=1)
+    question = word_rows.rows(asked.ids, [one.question[a:b] for a, b in asked.offsets])
+    context[0, word_rows.PASSAGE] = 0
+    return Passage(context, question, start, end, pieces)
 
 
 def joined(others: list[Passage], right: Passage, place: int, length: int) -> Passage:
     """The right context among others, in that place; others are shortened so that the whole has at most `length` tokens."""
     room = max(0, length - len(right.context)) // max(1, len(others))
-    ids, pieces, start, end = [NONE], [("", 0, 0)], 0, 0
-    rows = [*others[:place], right, *others[place:]]
-    for i, one in enumerate(rows):
+    words, pieces, start, end = [right.context[:1]], [("", 0, 0)], 0, 0
+    for i, one in enumerate([*others[:place], right, *others[place:]]):
         most = len(one.context) if i == place else min(room + 1, len(one.context))
         if i == place and one.end:
-            start, end = one.start + len(ids) - 1, one.end + len(ids) - 1
-        ids += one.context[1:most]
+            start, end = one.start + len(pieces) - 1, one.end + len(pieces) - 1
+        added = one.context[1:most].clone()
+        added[:, word_rows.PASSAGE] = i + 1
+        words.append(added)
         pieces += one.pieces[1:most]
-    ids, pieces = ids[:length], pieces[:length]
     if end >= length:
         start = end = 0
-    return Passage(ids, right.question, start, end, pieces)
+    return Passage(torch.cat(words)[:length], right.question, start, end, pieces[:length])
 
 
 def best_spans(scores: Tensor) -> list[tuple[int, int]]:
