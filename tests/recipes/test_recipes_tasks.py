@@ -354,14 +354,15 @@ def test_alignment_is_a_distribution_over_the_source():
 def test_taggers_ignore_padding(model, crf):
     torch.manual_seed(0)
     settings = vars(tag.Settings(model=model, crf=crf, width=16, heads=2, layers=1, buckets=50))
-    made = tag.Tagger({"settings": settings, "words": ["a"] * 30, "tags": ["O", "B-X", "I-X"], "affixes": False}).eval()
-    ids, none = torch.randint(2, 30, (1, 5)), torch.zeros(1, 5, 0, dtype=torch.long)
-    longer = torch.nn.functional.pad(ids, (0, 3))
+    made = tag.Tagger({"settings": settings, "words": ["a"] * 30, "tags": ["O", "B-X", "I-X"], "letters": False}).eval()
+    ids, parts = torch.randint(2, 30, (1, 5)), torch.randint(1, 50, (1, 5, 2))
+    torch.nn.init.normal_(made.encoder.extra.embed.weight)
+    longer, more = torch.nn.functional.pad(ids, (0, 3)), torch.nn.functional.pad(parts, (0, 0, 0, 3))
     with torch.no_grad():
-        a = made(ids, torch.tensor([5]), none)
-        b = made(longer, torch.tensor([5]), torch.zeros(1, 8, 0, dtype=torch.long))[:, :5]
+        a = made(ids, torch.tensor([5]), parts)
+        b = made(longer, torch.tensor([5]), more)[:, :5]
     torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
-    assert len(made.decode(ids, torch.tensor([5]), none)[0]) == 5
+    assert len(made.decode(ids, torch.tensor([5]), parts)[0]) == 5
 
 
 def test_the_table_of_variants_is_resumed_and_says_mean_spread_and_cost(files, tmp_path, monkeypatch):

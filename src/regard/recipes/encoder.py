@@ -71,7 +71,7 @@ class Encoder(nn.Module):
     def __init__(self, sizes: Sizes, *, local: Callable[[], nn.Module] | None = None):
         super().__init__()
         self.sizes = sizes
-        self.extra: nn.Embedding | None = None  # of further ids per token, whose vectors are added
+        self.extra: nn.Module | None = None  # makes of further ids per token, (B, T, A), what is added: (B, T, E)
         self.embed = nn.Embedding(sizes.words, sizes.width, padding_idx=PAD)
         nn.init.normal_(self.embed.weight, std=SMALL)
         self.gram_embed = nn.Embedding(sizes.buckets, sizes.width, padding_idx=PAD) if sizes.grams > 1 else None
@@ -113,7 +113,7 @@ class Encoder(nn.Module):
         """
         x = self.embedded(ids)
         if self.extra is not None and extra is not None:
-            x = x + self.extra(extra).sum(2)
+            x = x + self.extra(extra)
         where = torch.arange(ids.shape[1], device=ids.device)[None] if positions is None else positions
         if self.learned is not None:
             x = self.learned(x, where)

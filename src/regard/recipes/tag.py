@@ -1,14 +1,17 @@
 """Tags: a label for each word or character. Attention against a recurrent network, both with and without a CRF on top.
 
-Axes: B sentences, T tokens, E channels, K tags, A affixes.
+Axes: B sentences, T tokens, E channels, K tags, A parts of a token.
 Entities are counted whole (seqeval's F1); parts of speech by token (accuracy). Training pieces are cut at `length` tokens.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +31,7 @@ from regard.recipes.plan import Batch, Work
 TASK = "tag"
 DATA = {"people": defaults.people_entities, "brown": defaults.brown_parts_of_speech}
 PAD, UNKNOWN = 0, 1
-AFFIX_BUCKETS = 50_000
+NARROW = 32  # channels of a part
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,10 @@ class Settings:
     heads: int = 4
     recurrent: int = 140
     position: str = "rotary"
-    grams: int = 2
     buckets: int = 60_000
     length: int = 180
     dropout: float = 0.3
-    forget: float = 0.05
+    forget: float = 0.1
     limit: int = 0
     batch: int = 32
     steps: int = 800
@@ -71,8 +73,25 @@ VARIANTS = {
 }
 
 
+class Parts(nn.Module):
+    """(B, T, A) hashes of the parts of tokens to (B, T, E): narrow vectors side by side, each kind of part mapped by itself.
+
+    A part that was never seen in training adds nothing, since the vectors start at 0.
+    """
+
+    def __init__(self, kinds: int, buckets: int, width: int):
+        super().__init__()
+        self.embed = nn.Embedding(buckets, NARROW, padding_idx=PAD)
+        nn.init.zeros_(self.embed.weight)
+        self.project = nn.Linear(kinds * NARROW, width, bias=False)
+
+    def forward(self, parts: Tensor) -> Tensor:
+        """(B, T, A) to (B, T, E)."""
+        return self.project(self.embed(parts).flatten(2))
+
+
 class Tagger(nn.Module):
-    """Ids and affixes to scores (B, T, K); `crf` holds the scores of neighbouring tags."""
+    """Ids and parts to scores (B, T, K); `crf` holds the scores of neighbouring tags."""
 
     def __init__(self, about: dict[str, Any]):
         super().__init__()
@@ -82,12 +101,10 @@ class Tagger(nn.Module):
         layers = s.layers if s.model == "attention" else 0
         sizes = Sizes(
             words=len(about["words"]), width=s.width, layers=layers, heads=s.heads, position=s.position, length=s.length,
-            dropout=s.dropout, grams=s.grams, buckets=s.buckets, weights=0.0,
+            dropout=s.dropout, weights=0.0,
         )  # fmt: skip
         self.encoder = Encoder(sizes, local=(lambda: Local(s.width, s.local)) if s.local else None)
-        if about["affixes"]:
-            self.encoder.extra = nn.Embedding(AFFIX_BUCKETS, s.width, padding_idx=0)
-            nn.init.normal_(self.encoder.extra.weight, std=0.05)
+        self.encoder.extra = Parts(len(parts_of(("a",), about["letters"])[0]), s.buckets, s.width)
         self.recurrent = (
             nn.LSTM(s.width, s.recurrent, 1, batch_first=True, bidirectional=True) if s.model == "bilstm" else None
         )
@@ -95,9 +112,9 @@ class Tagger(nn.Module):
         self.dropout, self.head = nn.Dropout(s.dropout), nn.Linear(wide, len(about["tags"]))
         self.crf: Any = _crf(len(about["tags"])) if s.crf else None
 
-    def forward(self, ids: Tensor, lengths: Tensor, affixes: Tensor, tags: Tensor | None = None) -> Tensor:
+    def forward(self, ids: Tensor, lengths: Tensor, parts: Tensor, tags: Tensor | None = None) -> Tensor:
         """Scores (B, T, K); with tags (B, T) the summed loss."""
-        x = self.encoder(ids, mask=padding(lengths=lengths), extra=affixes)
+        x = self.encoder(ids, mask=padding(lengths=lengths), extra=parts)
         if self.recurrent is not None:
             rows = nn.utils.rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
             x = nn.utils.rnn.pad_packed_sequence(self.recurrent(rows)[0], batch_first=True)[0]
@@ -110,9 +127,9 @@ class Tagger(nn.Module):
         return -self.crf(scores.float(), tags, mask=keep, reduction="sum")
 
     @torch.no_grad()
-    def decode(self, ids: Tensor, lengths: Tensor, affixes: Tensor) -> list[list[int]]:
+    def decode(self, ids: Tensor, lengths: Tensor, parts: Tensor) -> list[list[int]]:
         """The best tags of each sentence."""
-        scores = self(ids, lengths, affixes).float()
+        scores = self(ids, lengths, parts).float()
         if self.crf is None:
             return [row[:n] for row, n in zip(scores.argmax(-1).tolist(), lengths.tolist())]
         keep = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
@@ -136,7 +153,7 @@ def prepare(settings: Settings, data: str | None, seed: int) -> Job:
     )
     letters = sum(len(token) > 1 for token in known[2:200])
     about: dict[str, Any] = {
-        "settings": vars(settings), "words": known, "tags": tags, "affixes": letters > 50, "unseen": strange,
+        "settings": vars(settings), "words": known, "tags": tags, "letters": letters > 50, "unseen": strange,
         "entities": any(tag.startswith(("B-", "S-")) for tag in tags),
     }  # fmt: skip
     place, number = {token: i for i, token in enumerate(known)}, {tag: i for i, tag in enumerate(tags)}
@@ -145,10 +162,11 @@ def prepare(settings: Settings, data: str | None, seed: int) -> Job:
 
     def collate(indices: Tensor) -> Batch:
         chosen = indices.tolist()
-        ids, lengths, affixes = _stack([rows[i] for i in chosen])
-        hidden = (torch.rand(ids.shape) < settings.forget) & (ids != PAD)
+        ids, lengths, parts = _stack([rows[i] for i in chosen])
+        ids = ids.masked_fill((torch.rand(ids.shape) < settings.forget) & (ids != PAD), UNKNOWN)
+        parts = parts.masked_fill(torch.rand(parts.shape) < settings.forget, PAD)
         answers = nn.utils.rnn.pad_sequence([right[i] for i in chosen], batch_first=True)
-        return Batch((ids.masked_fill(hidden, UNKNOWN), lengths, affixes, answers), len(chosen))
+        return Batch((ids, lengths, parts, answers), len(chosen))
 
     torch.manual_seed(seed)
     work = Work(
@@ -173,19 +191,17 @@ def prepare(settings: Settings, data: str | None, seed: int) -> Job:
 def measured(model: Any, part: list[Tagged], about: dict[str, Any], place: dict[str, int]) -> dict[str, float]:
     """Accuracy by token; for entities also precision, recall and F1 of whole ones, and F1 of shorter and longer sentences."""
     length, device = about["settings"]["length"], next(model.parameters()).device
-    pieces = [(i, piece) for i, row in enumerate(part) for piece in _pieces(row, length)]
+    pieces = [((i, k), piece) for i, row in enumerate(part) for k, piece in enumerate(_pieces(row, length))]
     pieces.sort(key=lambda each: len(each[1].tokens))
-    starts: dict[int, list[tuple[int, list[str]]]] = {}
+    tagged: dict[tuple[int, int], list[str]] = {}  # by number of the sentence and of the piece
     for at in range(0, len(pieces), 64):
         block = pieces[at : at + 64]
         inputs = _stack([_features(piece.tokens, place, about) for _, piece in block])
-        for (i, piece), best in zip(block, model.decode(*(x.to(device) for x in inputs))):
-            starts.setdefault(i, []).append((id(piece), _named(best, about)))
-    order = {id(piece): n for n, (_, piece) in enumerate(sorted(pieces, key=lambda each: each[0]))}
-    made = [
-        [tag for _, tags in sorted(starts[i], key=lambda each: order[each[0]]) for tag in tags]
-        for i in range(len(part))
-    ]
+        for (key, _), best in zip(block, model.decode(*(x.to(device) for x in inputs))):
+            tagged[key] = _named(best, about)
+    made: list[list[str]] = [[] for _ in part]
+    for i, k in sorted(tagged):
+        made[i] += tagged[i, k]
     right = [list(row.tags) for row in part]
     same = sum(a == b for x, y in zip(made, right) for a, b in zip(x, y))
     numbers = {"accuracy": 100 * same / sum(map(len, right))}
@@ -233,7 +249,7 @@ def restore(folder: Path) -> Restored:
     model, place = weights_into(Tagger(about), folder), {token: i for i, token in enumerate(about["words"])}
 
     def tokens_of(text: str) -> list[str]:
-        return text.split() if about["affixes"] else [c for c in text if not c.isspace()]
+        return text.split() if about["letters"] else [c for c in text if not c.isspace()]
 
     def inputs(text: str) -> tuple[tuple[Tensor, ...], list[str]]:
         tokens = tokens_of(text)[: about["settings"]["length"]]
@@ -258,27 +274,32 @@ def _pieces(row: Tagged, length: int) -> list[Tagged]:
     return [Tagged(row.tokens[i : i + length], row.tags[i : i + length]) for i in range(0, len(row.tokens), length)]
 
 
-def _features(tokens: Any, place: dict[str, int], about: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    """Ids (T,), and hashes of the ends and the shape of each word (T, A); of no use where words are characters."""
-    ids = torch.tensor([place.get(token, UNKNOWN) for token in tokens])
-    if not about["affixes"]:
-        return ids, torch.zeros(len(tokens), 0, dtype=torch.long)
-    return ids, torch.tensor([[_hashed(part) for part in _affixes(token)] for token in tokens])
+def _features(tokens: Sequence[str], place: dict[str, int], about: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """Ids (T,), and hashes of the parts of each token (T, A)."""
+    buckets = about["settings"]["buckets"]
+    parts = [[crc32(part.encode("utf-8", "surrogatepass")) % (buckets - 1) + 1 for part in row]
+             for row in parts_of(tokens, about["letters"])]  # fmt: skip
+    return torch.tensor([place.get(token, UNKNOWN) for token in tokens]), torch.tensor(parts)
 
 
-def _affixes(token: str) -> list[str]:
-    """The word in small letters, its beginnings, its endings and its shape."""
-    low = token.lower()
-    letters = ["X" if c.isupper() else "x" if c.islower() else "9" if c.isdigit() else c for c in token]
-    shape = "".join(c for i, c in enumerate(letters) if letters[max(0, i - 1)] != c or i < 2)
-    return [low, *(f"{n}<{low[:n]}" for n in (2, 3, 4)), *(f"{n}>{low[-n:]}" for n in (1, 2, 3, 4)), f"={shape}"]
+def parts_of(tokens: Sequence[str], letters: bool) -> list[Sequence[str]]:
+    """What is known of tokens that were never seen. Of words: small letters, beginnings, endings, shape; of characters: both pairs.
+
+    >>> parts_of("他来了", letters=False)[1]
+    ('他来', '来了')
+    """
+    if letters:
+        return [_letters(token) for token in tokens]
+    around = ["", *tokens, ""]
+    return [(before + token, token + after) for before, token, after in zip(around, tokens, around[2:])]
 
 
-def _hashed(part: str) -> int:
-    value = 0
-    for character in part:
-        value = (value * 131 + ord(character)) % 1_000_000_007
-    return value % (AFFIX_BUCKETS - 1) + 1
+@lru_cache(maxsize=100_000)
+def _letters(word: str) -> Sequence[str]:
+    low = word.lower()
+    kinds = ["X" if c.isupper() else "x" if c.islower() else "9" if c.isdigit() else c for c in word]
+    shape = "".join(c for i, c in enumerate(kinds) if kinds[max(0, i - 1)] != c or i < 2)
+    return (low, *(f"{n}<{low[:n]}" for n in (2, 3, 4)), *(f"{n}>{low[-n:]}" for n in (1, 2, 3, 4)), f"={shape}")
 
 
 def _stack(rows: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
