@@ -73,7 +73,8 @@ def test_verdicts_of_training_go_both_ways():
     assert verdict("eight-heads-of-64-are-faster", {"fewer_steps": 30.0}) == CONFIRMED
     assert verdict("eight-heads-of-64-are-faster", {"fewer_steps": 12.0}) == PARTLY
     assert verdict("eight-heads-of-64-are-faster", {"fewer_steps": 0.0}) == NOT
-    assert verdict("concat-or-cross-for-questions", {"cross": 50.0, "concat": 45.0}) == PARTLY
+    for cross, said in ((56.0, CONFIRMED), (50.0, PARTLY), (46.0, NOT), (40.0, OPPOSITE)):
+        assert verdict("concat-or-cross-for-questions", {"cross": cross, "concat": 45.0}) == said
 
 
 @pytest.fixture
@@ -165,7 +166,7 @@ def test_long_runs_ask_the_recipes_for_variants_that_there_are(monkeypatch):
 
     asked = {}
 
-    def listed(task, seed, names, *, long=False, steps=0):
+    def listed(task, seed, names, *, long=False, steps=0, settings=()):
         asked[task] = (list(names.values()), long)
         return dict.fromkeys(names, 1.0)
 

@@ -30,7 +30,7 @@ from regard.recipes.local import Local
 from regard.recipes.matching import Matching, rarities
 from regard.recipes.order import Order, padded
 from regard.recipes.plan import Batch, Work
-from regard.recipes.spans import Passage, best_spans, joined, judged, tokenized
+from regard.recipes.spans import LONGEST, Passage, SpanScores, best_spans, joined, judged, tokenized
 
 TASK = "qa"
 DATA = {"wiki": defaults.lead_questions}
@@ -73,14 +73,17 @@ VARIANTS = {
     "concat": {"model": "concat"},
     "concat, no segments": {"model": "concat", "segment": "false"},
     "concat, no convolution": {"model": "concat", "local": 0},
+    "concat, not told what matches": {"model": "concat", "match": "false"},
+    "concat, no segments, not told": {"model": "concat", "segment": "false", "match": "false"},
     "cross": {},
     "cross, no convolution": {"local": 0},
+    "cross, not told what matches": {"match": "false"},
     "both directions": {"model": "both"},
 }
 
 
 class Reader(nn.Module):
-    """Rows of contexts and questions to the scores of start and end: (B, T, 2)."""
+    """Rows of contexts and questions to the scores of all spans: (B, T, T), [start, end]."""
 
     def __init__(self, s: Settings, known: int):
         super().__init__()
@@ -109,10 +112,10 @@ class Reader(nn.Module):
         self.local = nn.ModuleList(Local(E, s.local) for _ in range(s.layers if attends and s.local else 0))
         self.asked = Local(E, s.local or 3)
         self.recurrent = nn.GRU(2 * E, E // 2, s.layers, batch_first=True, bidirectional=True) if not attends else None
-        self.norm, self.head = nn.LayerNorm(E), nn.Linear(E, 2)
+        self.norm, self.ends = nn.LayerNorm(E), SpanScores(E)
 
     def forward(self, context: Tensor, question: Tensor) -> Tensor:
-        """Contexts (B, T, F) and questions (B, Q, F), rows of `word_rows`; to (B, T, 2)."""
+        """Contexts (B, T, F) and questions (B, Q, F), rows of `word_rows`; to (B, T, T)."""
         seen, asked = context[..., 0] != words.PAD, question[..., 0] != words.PAD
         x, q = self._embedded(context), self._embedded(question)
         if self.match is not None:
@@ -128,7 +131,7 @@ class Reader(nn.Module):
             x = nn.utils.rnn.pad_packed_sequence(self.recurrent(rows)[0], batch_first=True, total_length=x.shape[1])[0]
         else:
             x = self._crossed(x, q, seen, asked)
-        return self.head(self._dropped(self.norm(x))).masked_fill(~seen[..., None], -1e4)
+        return self.ends(self._dropped(self.norm(x)), seen)
 
     def _embedded(self, rows: Tensor) -> Tensor:
         ids, forms = rows[..., word_rows.ID], rows[..., word_rows.FORMS :]
@@ -178,7 +181,8 @@ def prepare(settings: Settings, data: str | None, seed: int) -> Job:
 
     def part(name: str, rows: list[Question]) -> _Part:
         passages = [tokenized(tokenizer, one) for one in rows]
-        kept = [i for i, p in enumerate(passages) if p.end < settings.length and len(p.context) > 1]
+        fits = [p.end < settings.length and p.end - p.start < LONGEST and len(p.context) > 1 for p in passages]
+        kept = [i for i, good in enumerate(fits) if good]
         if name == "train":
             lost["train"] = len(rows) - len(kept)
         else:
@@ -200,8 +204,8 @@ def prepare(settings: Settings, data: str | None, seed: int) -> Job:
 
     def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
         context, question, spans = batch
-        scores = model(context, question)  # (B, T, 2)
-        return F.cross_entropy(scores, spans, reduction="sum") / 2
+        scores = model(context, question)  # (B, T, T)
+        return F.cross_entropy(scores.flatten(1), spans[:, 0] * scores.shape[2] + spans[:, 1], reduction="sum")
 
     def measured(model: nn.Module, name: str) -> dict[str, float]:
         rows, device = parts[name], next(model.parameters()).device
@@ -228,7 +232,7 @@ def prepare(settings: Settings, data: str | None, seed: int) -> Job:
         score="f1",
     )
     sizes = (
-        f"{len(train.questions):,} questions to train ({lost['train']} left out: their answer lies beyond {settings.length} tokens), "
+        f"{len(train.questions):,} questions to train ({lost['train']} left out: their answer has over {LONGEST} tokens or lies beyond {settings.length}), "
         f"{len(found.val):,} to choose, {len(found.test):,} to test; {about['words']:,} words"
     )
     return Job(work, about, lambda model: measured(model, "test"), sizes, "f1", {words.FILE: words.saved(tokenizer)})

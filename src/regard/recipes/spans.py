@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.core.errors import DataError
 from regard.recipes import word_rows
@@ -75,14 +75,29 @@ def joined(others: list[Passage], right: Passage, place: int, length: int) -> Pa
     return Passage(torch.cat(words)[:length], right.question, start, end, pieces[:length])
 
 
+class SpanScores(nn.Module):
+    """(B, T, E) to the score of each span, (B, T, T): of its start, of its end, and of the two together, as attention scores them.
+
+    Spans whose end is before the start, `LONGEST` behind it or in the padding get -1e4.
+    """
+
+    def __init__(self, width: int, channels: int = 32):
+        super().__init__()
+        self.alone, self.start, self.end = nn.Linear(width, 2), nn.Linear(width, channels), nn.Linear(width, channels)
+
+    def forward(self, x: Tensor, keep: Tensor) -> Tensor:
+        """x (B, T, E); keep (B, T), True = a token."""
+        start, end = self.alone(x).unbind(-1)
+        scores = self.start(x) @ self.end(x).transpose(1, 2) / self.start.out_features**0.5
+        allowed = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu().tril(LONGEST - 1)
+        allowed = allowed & keep[:, None, :] & keep[:, :, None]
+        return (scores + start[:, :, None] + end[:, None, :]).masked_fill(~allowed, -1e4)
+
+
 def best_spans(scores: Tensor) -> list[tuple[int, int]]:
-    """(B, T, 2) scores of start and end to the best pair of each row, the end not before the start nor `LONGEST` behind it."""
-    start, end = scores[..., 0], scores[..., 1]
-    T = start.shape[1]
-    allowed = torch.ones(T, T, dtype=torch.bool).triu().tril(LONGEST - 1)
-    both = (start[:, :, None] + end[:, None, :]).masked_fill(~allowed, -torch.inf)
-    best = both.flatten(1).argmax(1)
-    return [(int(i) // T, int(i) % T) for i in best]
+    """(B, T, T) scores of spans, [start, end], to the best start and end of each row."""
+    T = scores.shape[2]
+    return [(int(i) // T, int(i) % T) for i in scores.flatten(1).argmax(1)]
 
 
 def judged(made: list[str], questions: list[Question]) -> dict[str, float]:
