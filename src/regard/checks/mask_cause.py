@@ -63,7 +63,7 @@ def _kind(case: Case, call: Call, use: MaskUse) -> tuple[str | None, str]:
             "mask-dtype",
             f"as {other} the mask works, as {use.dtype} it does not: an operator like ~ that means another thing for that dtype",
         )
-    if _alone_works(case, call, use):
+    if leak(case, call, use, 5.0)[0] > case.big and _alone_works(case, call, use):
         return (
             "mask-batch-head-order",
             "one item alone is masked right; in a batch, (batch, head) rows get the mask of another item",
@@ -130,7 +130,11 @@ def _from_sites(case: Case, call: Call, use: MaskUse) -> tuple[str | None, str]:
         case, batch, call=call, extra={use.parameter: use.encode(keep, queries, case.subject.dtype)}
     ).sites
     without = watch(case, batch, call=call).sites
+    others = [batch[n].shape[1] for n in batch if n != use.source]  # numbers of tokens that this mask does not hide
     for masked_site, plain in zip(with_mask, without):
+        weights = masked_site.weights()
+        if weights is not None and weights.shape[-1] in others and weights.shape[-1] != keep.shape[1]:
+            continue
         found = _from_site(masked_site, plain, keep[0])
         if found is not None:
             return found

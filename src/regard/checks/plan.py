@@ -101,7 +101,7 @@ def _place(out: Signature, p: inspect.Parameter) -> None:
         out.left_out.append(p.name)
     elif role == "mask" and not _counts(p):
         out.masks.append(p.name)
-    elif role == "lengths":
+    elif role == "lengths" and not _counts(p) and not _plain_number(p):
         out.lengths.append(p.name)
     elif role == "cache" and not (required and tensor):
         out.caches.append(p.name)
@@ -216,7 +216,8 @@ def _variants(signature: Signature, base: dict[str, Any]) -> Iterator[dict[str, 
 
 
 def _size(name: str, sizes: list[str], grid: tuple[int, ...]) -> Any:
-    """One number of the grid, or all of it. Tokens in a row are taken for the rows of the squarest rectangle."""
+    """One number of the grid, or all of it. Tokens in a row are taken for the rows of the squarest rectangle; one vector is one token."""
+    grid = grid or (1,)
     at = SIZE_NAMES.get(name.lower())
     two_wanted = sum(n.lower() in SIZE_NAMES for n in sizes) > 1 or at is None
     if len(grid) == 1 and two_wanted:

@@ -26,7 +26,8 @@ def padded_equals_trimmed(case: Case) -> list[Verdict]:
     """An item padded at the end and masked equals the same item without its padding.
 
     What goes wrong: hidden keys keep a share of the weight although their content has no effect (a score of 0, a mask
-    after the softmax, a normaliser that counts them), or a norm pools over padding.
+    after the softmax, a normaliser that counts them), a norm pools over padding, or a sum over real tokens is divided by
+    the padded length.
     Why it matters: a batch gives other answers than single items.
 
     Bad:
@@ -41,7 +42,9 @@ def padded_equals_trimmed(case: Case) -> list[Verdict]:
         change = _change(case, call, use)
         if change > case.big:
             kind, cause, fix = mask_cause(case, call, use)
-            kind, cause = (kind, cause) if kind != "padding-leak-nonattention" else _share(kind)
+            if kind == "padding-leak-nonattention":
+                cause = "hidden positions are counted where lengths matter: in a mean, a norm, or a normaliser"
+                fix = "divide by the number of real tokens, not by the padded length"
             out.append(
                 Verdict(
                     "error",
@@ -57,10 +60,6 @@ def padded_equals_trimmed(case: Case) -> list[Verdict]:
     return out
 
 
-def _share(kind: str) -> tuple[str, str]:
-    return kind, "hidden positions are counted where lengths matter: in a mean, a norm, or a normaliser"
-
-
 def _change(case: Case, call: Call, use: MaskUse) -> float:
     case.need(len(call.sources[use.source].grid) == 1, "tokens lie in a fixed grid")
     batch = case.sample(1, call=call)
@@ -68,6 +67,7 @@ def _change(case: Case, call: Call, use: MaskUse) -> float:
     keep[0, -2:] = False
     padded = masked(case, call, use, batch, keep)
     count = int(keep[0].sum())
+    case.need(count > 0, "too few tokens to leave one beside the padding")
     short = {n: (x[:1, :count] if n == use.source else x[:1]) for n, x in batch.items()}
     try:
         alone = masked(case, call, use, short, torch.ones(1, count, dtype=torch.bool))
