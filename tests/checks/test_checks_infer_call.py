@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.checks.case import Case
+from regard.checks.check import check
+from regard.checks.plan import fixed_arguments, read_signature
 from regard.checks.prepare import NotCallable, prepare
 
 
@@ -207,3 +209,27 @@ def test_the_error_of_the_attempt_that_came_furthest_is_told(monkeypatch):
 
     with pytest.raises(NotCallable, match="the last step is broken"):
         prepare(Breaks)
+
+
+class DecoderStep(nn.Module):
+    """One step of a recurrent decoder: three arguments of three widths, and one of them is called h."""
+
+    def __init__(self):
+        super().__init__()
+        self.ask, self.cell = nn.Linear(20, 16), nn.GRUCell(12 + 16, 20)
+
+    def forward(self, token, h, memory):
+        read = attend(self.ask(h)[:, None], memory, memory)[:, 0]
+        return self.cell(torch.cat([token, read], -1), h)
+
+
+def test_a_size_that_is_asked_for_beside_one_vector_per_item_breaks_nothing():
+    signature = read_signature(DecoderStep().forward)
+    assert fixed_arguments(signature, ())[0]["h"] == 1
+
+
+def test_a_fault_of_the_search_itself_is_told_as_a_module_that_was_not_exercised(monkeypatch):
+    monkeypatch.setattr("regard.checks.prepare.infer_call", lambda *_: () + 1)
+    report = check(Tokens)
+    assert report.status == "not-exercised"
+    assert "the search for a call broke off: TypeError" in report.reason

@@ -79,6 +79,9 @@ def _called(
     except NotCallable as error:
         refused.append(error)
         return None
+    except Exception as error:  # a fault of the search is told as one, and the other targets go on
+        refused.append(NotCallable(f"the search for a call broke off: {describe_error(error)}"))
+        return None
     case = Case(subject, call, signature, evidence, design, seed=seed)
     case.facts["init"] = arguments
     return case
