@@ -29,6 +29,8 @@ DTYPE_WORDS = (
     ("float", "float"),
 )
 
+STATE = r"(.*_)?(is_)?(valid|keep|kept|visible)(_?(mask|tokens?|steps?|positions?|keys?|frames?))?"
+
 FIXED = {  # names whose meaning torch, Hugging Face or graph code fixes
     "adj": ("keep", "graphs: 1 in adj is an edge"),
     "adj_mat": ("keep", "graphs: 1 in adj_mat is an edge"),
@@ -59,6 +61,10 @@ class Evidence:
         if said[0] is not None:
             return said
         return FIXED.get(parameter, (None, ""))
+
+    def names_a_state(self, parameter: str) -> bool:
+        """Does the name say what a token is (valid, kept, visible), so that it is 1 or 0 of each and never added as it is?"""
+        return re.fullmatch(STATE, parameter) is not None and self.dtype(parameter) != "additive"
 
     def says_polarity(self, parameter: str) -> bool:
         """Does the text itself (no name of fixed meaning) say what True means, in the words about this parameter?"""
