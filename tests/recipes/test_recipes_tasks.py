@@ -56,7 +56,7 @@ def files(tmp_path_factory):
 
 
 SMALL = {
-    "text": ("width=16", "heads=2", "buckets=100", "batch=16", "dropout=0"),
+    "text": ("width=16", "heads=2", "counted=500", "batch=16", "dropout=0"),
     "lm": ("width=16", "heads=2", "layers=1", "context=16", "buckets=100", "batch=8"),
     "series": ("width=8", "heads=2", "past=48", "ahead=12", "batch=16"),
     "tag": ("width=16", "heads=2", "layers=1", "buckets=100", "batch=16", "dropout=0"),
@@ -167,20 +167,21 @@ def test_a_gate_or_place_that_there_is_not_is_refused():
 
 def test_packed_rows_give_the_scores_of_padded_ones():
     torch.manual_seed(0)
-    about = {"settings": vars(text.Settings(width=16, grams=1, buckets=1)), "words": 40, "classes": ["a", "b"]}
+    about = {"settings": vars(text.Settings(width=16, counted=50)), "words": 40, "classes": ["a", "b"]}
     model = text.network(about).eval()
     ids = torch.randint(2, 40, (3, 7))
     lengths = torch.tensor([7, 3, 5])
     ids[torch.arange(7) >= lengths[:, None]] = 0
     with torch.no_grad():
-        torch.testing.assert_close(model(*text._pack(ids, lengths)), model(ids, lengths), atol=1e-6, rtol=1e-5)
+        row, where = text._packed(ids, lengths)
+        torch.testing.assert_close(model(*row, **where), model(ids, lengths), atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("position", ["none", "sinusoidal", "learned", "rotary", "alibi", "relative"])
 def test_padding_has_no_effect_whatever_the_positions(position):
     torch.manual_seed(0)
     about = {
-        "settings": vars(text.Settings(width=16, position=position, buckets=50)),
+        "settings": vars(text.Settings(width=16, position=position, grams=2, buckets=50, counted=50)),
         "words": 40,
         "classes": ["a", "b"],
     }

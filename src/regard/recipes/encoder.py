@@ -98,7 +98,13 @@ class Encoder(nn.Module):
         return x
 
     def forward(
-        self, ids: Tensor, *, mask: Mask | None, positions: Tensor | None = None, extra: Tensor | None = None
+        self,
+        ids: Tensor,
+        *,
+        mask: Mask | None,
+        positions: Tensor | None = None,
+        extra: Tensor | None = None,
+        added: Tensor | None = None,
     ) -> Tensor:
         """Encode.
 
@@ -107,6 +113,7 @@ class Encoder(nn.Module):
             mask: Who may attend to whom: `padding(...)`, or `documents(...)` where several texts share a row.
             positions: (B or 1, T); None: 0 .. T - 1.
             extra: (B, T, A) further ids of each token, for `self.extra`.
+            added: (B, T, E) to be added to the embeddings, such as a frozen model's vectors.
 
         Returns:
             (B, T, E).
@@ -114,6 +121,8 @@ class Encoder(nn.Module):
         x = self.embedded(ids)
         if self.extra is not None and extra is not None:
             x = x + self.extra(extra)
+        if added is not None:
+            x = x + added
         where = torch.arange(ids.shape[1], device=ids.device)[None] if positions is None else positions
         if self.learned is not None:
             x = self.learned(x, where)

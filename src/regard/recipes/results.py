@@ -25,7 +25,9 @@ class Mark(NamedTuple):
 
 MARKS = (
     Mark("text", "aclImdb", "accuracy", 88.5),
+    Mark("text", "aclImdb, long", "accuracy", 91.0),
     Mark("text", "movies", "accuracy", 80.4),
+    Mark("text", "movies, MiniLM", "accuracy", 84.0),
     Mark("text", "reviews", "accuracy", 88.0),
     Mark("qa", "wiki", "exact", 88.0),
     Mark("qa", "wiki", "f1", 91.0),
