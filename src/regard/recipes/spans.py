@@ -94,10 +94,21 @@ class SpanScores(nn.Module):
         return (scores + start[:, :, None] + end[:, None, :]).masked_fill(~allowed, -1e4)
 
 
-def best_spans(scores: Tensor) -> list[tuple[int, int]]:
-    """(B, T, T) scores of spans, [start, end], to the best start and end of each row."""
+def best_spans(scores: Tensor, *, among: int = 5) -> list[tuple[int, int]]:
+    """The start and end of each row's answer: of the likeliest spans the one with the largest expected F1, were one of them right.
+
+    Args:
+        scores: (B, T, T) scores of spans, [start, end].
+        among: How many are looked at; 1: the likeliest is the answer.
+    """
     T = scores.shape[2]
-    return [(int(i) // T, int(i) % T) for i in scores.flatten(1).argmax(1)]
+    top = scores.flatten(1).topk(min(among, T), dim=1)
+    start, end, chance = top.indices // T, top.indices % T, top.values.softmax(1)  # (B, K) each
+    common = torch.minimum(end[:, :, None], end[:, None]) - torch.maximum(start[:, :, None], start[:, None]) + 1
+    tokens = end - start + 1
+    f1 = 2 * common.clamp(min=0) / (tokens[:, :, None] + tokens[:, None])  # (B, K, K)
+    best = (f1 * chance[:, None]).sum(2).argmax(1, keepdim=True)
+    return list(zip(start.gather(1, best)[:, 0].tolist(), end.gather(1, best)[:, 0].tolist()))
 
 
 def judged(made: list[str], questions: list[Question]) -> dict[str, float]:
