@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import torch
+from dataclasses import replace
 
-from regard.checks.case import Case, Verdict
+import torch
+from torch import Tensor
+
+from regard.checks.call import Call
+from regard.checks.case import Batch, Case, Verdict
+from regard.checks.catalog.pair_mask import SHAPES, run_pairs
+from regard.checks.mask_use import MaskUse
 from regard.checks.masks import mask_uses, masked
 from regard.checks.rule import rule
 
@@ -33,12 +39,12 @@ def all_keep_mask(case: Case) -> list[Verdict]:
             use.said == "" and not use.works and use.dtype != "additive" and _flip_neutral(case, use, call)
         ):
             continue
-        whole = use.shape in ("TS", "BTS", "B1TS", "HTS", "BHTS")
+        whole = use.shape in WHOLE or _says_causality(case, use, call, batch, plain)
         if whole and case.facts.get("causal"):
             out.append(
                 Verdict(
                     "question",
-                    f"a {use.parameter} that keeps everything turns causality off: is it meant to replace the causal mask?",
+                    f"{use.parameter} that keeps everything turns causality off: is it meant to replace the causal mask?",
                     kind="causal-missing",
                     measured=change,
                     allowed=case.tolerance,
@@ -47,10 +53,29 @@ def all_keep_mask(case: Case) -> list[Verdict]:
             continue
         kind = _kind(case, use)
         out.append(Verdict(
-            "error", f"a {use.parameter} that hides nothing changes the output by {change:.2g} (relative)", kind=kind, measured=change, allowed=case.tolerance,
+            "error", f"{use.parameter} that hides nothing changes the output by {change:.2g} (relative)", kind=kind, measured=change, allowed=case.tolerance,
             example=f"all {keep.shape[1]} keys kept", cause=CAUSES[kind], fix=FIXES[kind],
         ))  # fmt: skip
     return out
+
+
+WHOLE = ("TS", "BTS", "B1TS", "HTS", "BHTS")
+
+
+def _says_causality(case: Case, use: MaskUse, call: Call, batch: Batch, plain: Tensor) -> bool:
+    """Does the causal table, given in this argument, do what no mask does? Then the caller is expected to give the whole table."""
+    keys = batch[use.source].shape[1]
+    if not case.facts.get("causal") or keys != batch[call.query].shape[1]:
+        return False
+    table = torch.ones(keys, keys, dtype=torch.bool).tril().expand(batch[use.source].shape[0], -1, -1)
+    for shape in SHAPES:
+        try:
+            given = run_pairs(case, call, replace(use, shape=shape), table, batch)
+        except Exception:  # this shape is not taken
+            continue
+        if case.difference(given, plain) <= case.tolerance:
+            return True
+    return False
 
 
 CAUSES = {

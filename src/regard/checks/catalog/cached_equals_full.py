@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
+
 from regard.checks.cache_cause import cache_cause
-from regard.checks.case import Case, Verdict
+from regard.checks.case import Batch, Case, Verdict
 from regard.checks.infer_cache import chunks, open_stream, runs_forward
+from regard.checks.influence import replace_token
 from regard.checks.rule import rule
 
 PLANS = ((4, 1, 1, 1, 1), (1,) * 8, (3, 2, 3), (2, 2, 2, 2), (5, 3))
@@ -58,6 +63,13 @@ def cached_equals_full(case: Case) -> Verdict | None:
     if not bad:
         return None
     plan = min(bad, key=lambda p: (len(p), p))
+    most = _remembered(case, batch)
+    if most is not None:
+        return Verdict(
+            "question",
+            f"the cache remembers {most} tokens, and one call on {total} sees them all: is it meant to forget?",
+            kind="cache-occupancy", measured=f"{most} tokens", allowed=f"{total} tokens", example=f"{total} tokens, one at a time",
+        )  # fmt: skip
     kind, cause, fix = cache_cause(case, batch, whole, results, case.big)
     return Verdict(
         "error", f"fed in chunks {', '.join(map(str, plan))} through the cache, the output differs from one call by {bad[plan]:.2g} (relative)",
@@ -66,11 +78,41 @@ def cached_equals_full(case: Case) -> Verdict | None:
 
 
 def _difference(case: Case, batch, whole, plan: tuple[int, ...]) -> float:
-    import torch
-
     stream = open_stream(case)
     pieces = [stream.feed(c) for c in chunks(case.call, batch, plan)]
     return case.difference(torch.cat(pieces, 1), whole)
+
+
+def _tensors(state: Any) -> list[torch.Tensor]:
+    parts = list(state.values()) if isinstance(state, dict) else state
+    if isinstance(parts, (tuple, list)):
+        return [x for part in parts for x in _tensors(part)]
+    return [state] if isinstance(state, torch.Tensor) else []
+
+
+def _remembered(case: Case, batch: Batch) -> int | None:
+    """How many tokens a cache that is handed back holds at most, where one call sees more than that and both agree up to there."""
+    if case.cache is None or case.cache.style != "returned":
+        return None
+    stream, sizes = open_stream(case), []
+    for chunk in chunks(case.call, batch, (1,) * 8):
+        stream.feed(chunk)
+        sizes.append([n for x in _tensors(stream.state) for n in x.shape])
+    if any(len(s) != len(sizes[0]) for s in sizes):
+        return None
+    axes = [axis for axis in zip(*sizes, strict=True) if axis[0] != axis[1]]
+    held = {max(axis) for axis in axes if axis[-1] == axis[-2]}
+    if len(held) != 1 or len(held) == 0 or any(axis[-1] != axis[-2] for axis in axes):
+        return None
+    most = next(iter(held))
+    begin = {n: x[:, :most] if n == case.call.query else x for n, x in batch.items()}
+    stream = open_stream(case)
+    pieces = [stream.feed(c) for c in chunks(case.call, begin, (1,) * most)]
+    agree = case.difference(torch.cat(pieces, 1), case.run(begin)) <= case.big
+    first = {n: x.clone() for n, x in batch.items()}
+    replace_token(first[case.call.query], 0, 0, number=3, size=3.0)
+    far = case.difference(case.run(first)[:, -1:], case.run(batch)[:, -1:]) > case.tolerance
+    return most if agree and far else None
 
 
 @rule("ATT204", kinds=("cache-stale",))
@@ -93,7 +135,9 @@ def fresh_sequence(case: Case) -> Verdict | None:
     stream = open_stream(case)
     stream.feed(first)
     stream.reset()
-    if case.cache.reset is None and case.cache.style == "internal":
+    change = case.difference(stream.feed(second), fresh)
+    begins = case.cache.position is not None and change <= case.big  # position 0 begins anew
+    if case.cache.reset is None and case.cache.style == "internal" and not begins:
         return Verdict(
             "warning",
             "it keeps keys and values between calls and offers no reset: a second sequence continues the first",
@@ -103,7 +147,6 @@ def fresh_sequence(case: Case) -> Verdict | None:
             cause="the cache is an attribute that is never cleared",
             fix="add reset_cache(), or pass the cache in and out",
         )
-    change = case.difference(stream.feed(second), fresh)
     if change <= case.big:
         return None
     return Verdict(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
-from regard.checks.case import Case, Verdict
+from regard.checks.case import Case, NotExercised, Verdict
 from regard.checks.gate import FLAT, Gate, _flat, meant, positive_image, read_gate, run_image
+from regard.checks.inner_gates import inner_gates, line_of
 from regard.checks.rule import rule
 
 
@@ -14,6 +18,7 @@ from regard.checks.rule import rule
 def gate_shape(case: Case) -> Verdict | None:
     """A channel gate has one value per channel that depends on the whole image; a spatial gate one value per pixel.
 
+    A gate inside a larger block is read on its own, where its class says what it gates.
     What goes wrong: the pooling is constructed and not called, so the gate is computed pixel by pixel; the spatial
     branch's convolution gives C maps instead of one.
     Why it matters: it trains and is a gated convolution, not the attention that was meant.
@@ -24,6 +29,25 @@ def gate_shape(case: Case) -> Verdict | None:
         return x * self.fc(self.pool(x))
     References: Hu et al. 2018, section 3.1; Roy et al. 2018 (scSE).
     """
+    return _first(case, _shape)
+
+
+def _first(case: Case, judge: Callable[[Case], Verdict | None]) -> Verdict | None:
+    """What is wrong with the gate that the module is, or with the first wrong one of those inside it."""
+    try:
+        return judge(case)
+    except NotExercised:
+        inside = inner_gates(case)
+        if not inside:
+            raise
+    for path, inner in inside:
+        verdict = judge(inner)
+        if verdict is not None and verdict.level == "error":
+            return replace(verdict, message=f"{path} ({inner.evidence.name}): {verdict.message}", where=line_of(inner))
+    return None
+
+
+def _shape(case: Case) -> Verdict | None:
     gate = read_gate(case)
     wanted = meant(case)
     unused = _unused_pool(case)
@@ -43,7 +67,7 @@ def gate_shape(case: Case) -> Verdict | None:
             fix="nn.Conv2d(2, 1, k, padding=k // 2)",
         )
     if wanted == "channel" and varies and (_flat(gate.values, (2,)) or _flat(gate.values, (3,))):
-        return _one_axis_only(gate)
+        return _one_axis_only(gate, case.evidence.says(DIRECTED))
     if gate.spatially_flat or gate.channel_flat or not gate.pixelwise:
         return None
     if wanted == "spatial":
@@ -69,10 +93,14 @@ def _map_per_channel(gate: Gate, what: str, *, cause: str, fix: str) -> Verdict:
     )
 
 
-def _one_axis_only(gate: Gate) -> Verdict:
+DIRECTED = r"(^|[^a-z])(height|width|rows?|columns?|strips?|axis|axes|axial|frequency|time|temporal|direction\w*|coord\w*|vertical|horizontal|band)"
+
+
+def _one_axis_only(gate: Gate, directed: str | None) -> Verdict:
     return Verdict(
-        "error",
-        "a channel gate has another value for each row or column: it is squeezed over one spatial axis only",
+        "question" if directed else "error",
+        "a channel gate has another value for each row or column: it is squeezed over one spatial axis only"
+        + (f"; its text says {directed.strip()!r}: is that meant?" if directed else ""),
         kind="channel-no-squeeze",
         measured=float(gate.values.std((2, 3)).max()),
         allowed="one value per channel",

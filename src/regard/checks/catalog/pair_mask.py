@@ -70,7 +70,8 @@ def _pairs(batch: int, tokens: int) -> Tensor:
     return (keep[:1].expand_as(keep) | torch.eye(tokens, dtype=torch.bool)).contiguous()
 
 
-def _run(case: Case, call: Call, use: MaskUse, pairs: Tensor, batch: dict[str, Tensor]) -> Tensor:
+def run_pairs(case: Case, call: Call, use: MaskUse, pairs: Tensor, batch: dict[str, Tensor]) -> Tensor:
+    """The output with (B, T, S) pairs, True = attend, in the argument."""
     mask = {"TS": pairs[0], "BTS": pairs, "B1TS": pairs[:, None]}[use.shape]
     if use.dtype == "additive":
         value: Tensor = torch.zeros(mask.shape, dtype=case.subject.dtype).masked_fill(~mask, -1e9)
@@ -84,8 +85,8 @@ def _accepted(case: Case, call: Call, use: MaskUse, pairs: Tensor) -> bool:
     """Runs, and changes nothing when all pairs are kept."""
     batch = case.sample(1, call=call)
     try:
-        every = _run(case, call, use, torch.ones_like(pairs), batch)
-        some = _run(case, call, use, pairs, batch)
+        every = run_pairs(case, call, use, torch.ones_like(pairs), batch)
+        some = run_pairs(case, call, use, pairs, batch)
     except Exception:
         return False
     plain = case.run(batch, call=call)
@@ -95,11 +96,11 @@ def _accepted(case: Case, call: Call, use: MaskUse, pairs: Tensor) -> bool:
 def _seen(case: Case, call: Call, use: MaskUse, pairs: Tensor) -> Tensor:
     """(T, T) bool: which queries of item 0 change when a token is replaced; a token's own row is left out."""
     batch = case.sample(1, call=call)
-    base = _run(case, call, use, pairs, batch)[0]
+    base = run_pairs(case, call, use, pairs, batch)[0]
     seen = torch.zeros(pairs.shape[1:], dtype=torch.bool)
     size = max(float(base.abs().max()), 1e-12)
     for s in range(pairs.shape[-1]):
         moved = {n: x.clone() for n, x in batch.items()}
         replace_token(moved[use.source], 0, s, number=s, size=3.0)
-        seen[:, s] = (_run(case, call, use, pairs, moved)[0] - base).abs().amax(-1) / size > case.tolerance
+        seen[:, s] = (run_pairs(case, call, use, pairs, moved)[0] - base).abs().amax(-1) / size > case.tolerance
     return seen & ~torch.eye(len(seen), dtype=torch.bool)

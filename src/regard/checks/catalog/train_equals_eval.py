@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from regard.checks.call import Call
-from regard.checks.case import Case, Verdict
+from regard.checks.case import Batch, Case, Verdict
 from regard.checks.influence import influence
 from regard.checks.masks import keep_pattern, real_rows
 from regard.checks.no_dropout import NoDropout
@@ -76,6 +76,7 @@ def train_equals_eval(case: Case) -> list[Verdict]:
                 results.append(case.run(batch, call=call, extra=extra, module=module))
         change = _compare(case, call, mask, *results)
         if change > case.big:
+            case.need(not _random_in_training(case, call, batch, extra), "training is random by more than dropout")
             lost = not call.is_cross and call.follows and _causal_in_one(case)
             out.append(
                 Verdict(
@@ -91,6 +92,16 @@ def train_equals_eval(case: Case) -> list[Verdict]:
                 )
             )
     return out
+
+
+def _random_in_training(case: Case, call: Call, batch: Batch, extra: dict[str, Any]) -> bool:
+    """Do two calls in training mode draw different things, with every dropout rate at 0?"""
+    with NoDropout():
+        outs = [
+            case.run(batch, call=call, extra=extra, module=without_dropout(case).train(True), seed=seed)
+            for seed in (0, 1)
+        ]
+    return case.difference(*outs) > case.tolerance
 
 
 def _causal_in_one(case: Case) -> bool:

@@ -93,13 +93,13 @@ def opposite_borders(case: Case) -> Verdict | None:
 
 
 def _built_for(case: Case) -> tuple[int, int] | None:
-    """The map size that the constructor insists on (a required argument): at any other, the module is outside what it promises."""
+    """The map size that the constructor was told: at any other, the module may be outside what it promises."""
     if not case.subject.is_module:
         return None
     given = {**vars(case.subject.pristine), **case.facts.get("init", {})}
     for p in inspect.signature(type(case.subject.pristine).__init__).parameters.values():
-        size = given.get(p.name)
-        if p.default is p.empty and constructor_role(p.name) == "grid" and size is not None:
+        size = given.get(p.name, None if p.default is p.empty else p.default)
+        if constructor_role(p.name) == "grid" and size is not None:
             pair = (size, size) if isinstance(size, int) else size
             if isinstance(pair, tuple | list) and len(pair) == 2:
                 return (int(pair[0]), int(pair[1]))

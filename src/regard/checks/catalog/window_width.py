@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from torch import Tensor
 
 from regard.checks.case import Case, NotExercised, Verdict
@@ -17,7 +19,7 @@ INCLUSIVE = r"(itself|self|own( position)?)[^.;]{0,20}includ|includ\w*[^.;]{0,20
 def window_width(case: Case) -> Verdict | None:
     """A query far from the start sees as many keys as the window says.
 
-    The width is measured. Libraries count differently (W keys, W + 1 keys, W on each side), so a width that is one more
+    The width is measured, and compared with an attribute of the module or the default of its call. Libraries count differently (W keys, W + 1 keys, W on each side), so a width that is one more
     is an error only where the text says that W counts the keys, itself included; elsewhere it is a question.
     What goes wrong: < instead of <=, a band on both sides, another band when decoding.
     Why it matters: a checkpoint trained with 4,096 keys sees 4,097.
@@ -33,7 +35,7 @@ def window_width(case: Case) -> Verdict | None:
     )
     case.need_determinism()
     declared = case.design.window if isinstance(case.design.window, int) else None
-    named = declared or case.evidence.number(NAMES)
+    named = declared or case.evidence.number(NAMES) or _in_the_call(case)
     if named is None or not 1 < named < 40:
         raise NotExercised("no window size is known")
     try:
@@ -63,6 +65,15 @@ def window_width(case: Case) -> Verdict | None:
         "error" if exact else "question", f"a query sees {width} keys, itself included; the window is {named}" + (f" ({said!r})" if said else "" if exact else ": does it count itself?"),
         kind="window-off-by-one", measured=width, allowed=named, example=f"length {n}", cause="<= where < was meant" if width == named + 1 else "another width in the band", fix="keep = (gap >= 0) & (gap < window)",
     )  # fmt: skip
+
+
+def _in_the_call(case: Case) -> int | None:
+    """The window that the call itself takes, by its default: forward(x, window=4)."""
+    for p in case.subject.signature().parameters.values():
+        taken = p.name in case.call.arguments or p.name in case.call.fixed
+        if not taken and type(p.default) is int and "window" in p.name and re.fullmatch(NAMES, p.name):
+            return p.default
+    return None
 
 
 def _in_each_layer(case: Case, length: int, window: int) -> bool:
