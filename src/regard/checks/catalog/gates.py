@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-
 import torch
 from torch import Tensor, nn
 
-from regard.checks.case import Case, NotExercised, Verdict
+from regard.checks.case import Case, Verdict
 from regard.checks.gate import FLAT, Gate, _flat, meant, positive_image, read_gate, run_image
-from regard.checks.inner_gates import inner_gates, line_of
+from regard.checks.inner_gates import first_wrong
 from regard.checks.rule import rule
 
 
@@ -29,22 +26,7 @@ def gate_shape(case: Case) -> Verdict | None:
         return x * self.fc(self.pool(x))
     References: Hu et al. 2018, section 3.1; Roy et al. 2018 (scSE).
     """
-    return _first(case, _shape)
-
-
-def _first(case: Case, judge: Callable[[Case], Verdict | None]) -> Verdict | None:
-    """What is wrong with the gate that the module is, or with the first wrong one of those inside it."""
-    try:
-        return judge(case)
-    except NotExercised:
-        inside = inner_gates(case)
-        if not inside:
-            raise
-    for path, inner in inside:
-        verdict = judge(inner)
-        if verdict is not None and verdict.level == "error":
-            return replace(verdict, message=f"{path} ({inner.evidence.name}): {verdict.message}", where=line_of(inner))
-    return None
+    return first_wrong(case, _shape)
 
 
 def _shape(case: Case) -> Verdict | None:
@@ -294,6 +276,10 @@ def gate_branches(case: Case) -> Verdict | None:
         avg, mx = self.mlp(self.avg(x)), self.mlp(self.max(x))
     References: Woo et al. 2018 (CBAM), equation 2.
     """
+    return first_wrong(case, _branches)
+
+
+def _branches(case: Case) -> Verdict | None:
     gate = read_gate(case)
     peak = case.evidence.says(
         r"\bamax\b|max_?pool|AdaptiveMaxPool|\.max\((dim\s*=\s*)?-?\d|torch\.max\(\w+, (dim\s*=\s*)?-?\d",

@@ -12,15 +12,16 @@ from regard.checks.rule import rule
 from regard.checks.sites import attention_sites, watch
 
 NAMES = r"(sliding_?|local_?|attn_?|attention_?)?window(_?size|_?len(gth)?|_?width)?|w|ws|look_?back|context_?size|sliding_window"
-INCLUSIVE = r"(itself|self|own( position)?)[^.;]{0,20}includ|includ\w*[^.;]{0,20}(itself|self|own)|number of keys|among them|current (one|token)|\\w+ ?- ?1 (tokens?|keys?|positions?) before"
+INCLUSIVE = r"(itself|self|own( position)?)[^.;]{0,20}includ|includ\w*[^.;]{0,20}(itself|self|own)|number of keys|among them|current (one|token)|\bw\w* ?- ?1 (previous |preceding |earlier |past |last )?(tokens?|keys?|positions?|before|earlier)|(previous|preceding|earlier|past) w\w* ?- ?1\b"
 
 
 @rule("ATT807", kinds=("window-off-by-one", "window-symmetric"))
 def window_width(case: Case) -> Verdict | None:
     """A query far from the start sees as many keys as the window says.
 
-    The width is measured, and compared with an attribute of the module or the default of its call. Libraries count differently (W keys, W + 1 keys, W on each side), so a width that is one more
-    is an error only where the text says that W counts the keys, itself included; elsewhere it is a question.
+    The width is measured, and compared with an attribute of the module or a default of its call. Libraries count
+    differently (W keys, W + 1 keys, W on each side), so a width that is one more is an error only where the text says that
+    W counts the keys, itself included; elsewhere it is a question.
     What goes wrong: < instead of <=, a band on both sides, another band when decoding.
     Why it matters: a checkpoint trained with 4,096 keys sees 4,097.
 
