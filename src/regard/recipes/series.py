@@ -1,12 +1,14 @@
 """Time series: does attention over the past forecast better than a linear map, and better than repeating the last day?
 
 Axes: B windows, T hours of the past, S hours ahead, C channels, P patches, E width.
-Models: `patch` (each channel by itself, attention over patches of its past), `linear` (trend and rest, one linear map each), `points`
-(each measured hour a token of all channels, its time the rotary position: for rows that are missing or irregular).
+Models: `patch` (a linear map that is fitted at once, and attention over patches of each channel's past for what it leaves), `linear`
+(trend and rest, one linear map each, no attention), `points` (each measured hour a token of all channels, its time the rotary position:
+for rows that are missing or irregular).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from regard.recipes.data import defaults, hub
 from regard.recipes.data.table import Series, read_series
 from regard.recipes.encoder import Sizes, mixer
 from regard.recipes.job import Job, Restored, read_config, weights_into
+from regard.recipes.linear_start import LinearStart
 from regard.recipes.order import Order
 from regard.recipes.plan import Batch, Work
 
@@ -35,7 +38,8 @@ TREND = 25  # hours over which the trend is the mean: a day, and an odd number
 @dataclass(frozen=True)
 class Settings:
     """`model` patch, linear or points; `past` and `ahead` in rows; `position` none, learned, rotary or relative; `keep`: share of past
-    rows that is seen; `skip`: a linear map beside the patches' attention; `fill`: repeat the value before a missing one."""
+    rows that is seen; `skip`: the linear map beside the patches' attention, `all` channels together, each its `own`, or `none`; `fill`:
+    repeat the value before a missing one."""
 
     model: str = "patch"
     past: int = 96
@@ -48,7 +52,7 @@ class Settings:
     position: str = "learned"
     dropout: float = 0.2
     keep: float = 1.0
-    skip: bool = True
+    skip: str = "all"
     fill: bool = False
     batch: int = 64
     steps: int = 400
@@ -60,13 +64,15 @@ class Settings:
 LONG = {"steps": 2000, "evaluate": 200}
 VARIANTS = {
     "linear": {"model": "linear"},
-    "patches, no positions": {"position": "none", "skip": False},
-    "patches, learned": {"skip": False},
-    "patches, rotary": {"position": "rotary", "skip": False},
-    "patches beside linear": {},
+    "patches, no positions": {"position": "none", "skip": "none"},
+    "patches, learned": {"skip": "none"},
+    "patches, rotary": {"position": "rotary", "skip": "none"},
+    "patches beside own linear maps": {"skip": "own"},
+    "patches beside one linear map": {},
     "points": {"model": "points"},
     "points, half of the rows": {"model": "points", "keep": 0.5},
 }
+SKIPS = ("all", "own", "none")
 
 
 class LinearModel(nn.Module):
@@ -86,10 +92,13 @@ class LinearModel(nn.Module):
 
 
 class PatchModel(nn.Module):
-    """Nie et al. 2023, arXiv:2211.14730: each channel, freed of its mean and deviation, as a sequence of patches; the same weights for all."""
+    """Nie et al. 2023, arXiv:2211.14730: each channel, freed of its mean and deviation, as a sequence of patches; the same weights for all.
+    Beside a linear start the attention forecasts what that leaves; at the beginning, nothing."""
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: Settings, channels: int):
         super().__init__()
+        if settings.skip not in SKIPS:
+            raise DataError(f"skip={settings.skip} is not one of {', '.join(SKIPS)}")
         self.patch, self.stride = settings.patch, settings.stride
         count = (settings.past - settings.patch) // settings.stride + 2  # the last one reaches over the end
         inner = "none" if settings.position == "learned" else settings.position
@@ -107,9 +116,11 @@ class PatchModel(nn.Module):
         )
         self.norm, self.dropout = nn.LayerNorm(settings.width), nn.Dropout(settings.dropout)
         self.head = nn.Linear(count * settings.width, settings.ahead)
-        self.skip = LinearModel(settings) if settings.skip else None
-        if self.skip is not None:
-            nn.init.zeros_(self.head.weight)  # it starts as the linear model
+        self.start = None
+        if settings.skip != "none":
+            self.start = LinearStart(settings.past, settings.ahead, channels, own=settings.skip == "own")
+            for part in (self.head.weight, self.head.bias):
+                nn.init.zeros_(part)
 
     def forward(self, past: Tensor, hours: Tensor, keep: Tensor) -> Tensor:
         """(B, T, C) to (B, S, C)."""
@@ -123,9 +134,7 @@ class PatchModel(nn.Module):
         for block in self.blocks:
             x = block(x)
         ahead = self.head(self.norm(x).flatten(1)).unflatten(0, (B, C)).transpose(1, 2)  # (B, S, C)
-        if self.skip is not None:
-            ahead = ahead + self.skip(scaled, hours, keep)
-        return ahead * deviation + mean
+        return ahead * deviation + (mean if self.start is None else self.start(past))
 
 
 class PointModel(nn.Module):
@@ -165,16 +174,55 @@ def network(about: dict) -> nn.Module:
     if settings.model == "linear":
         return LinearModel(settings)
     if settings.model == "patch":
-        return PatchModel(settings)
+        return PatchModel(settings, len(about["channels"]))
     if settings.model == "points":
         return PointModel(settings, len(about["channels"]))
     raise DataError(f"model={settings.model} is not one of patch, linear, points")
 
 
+class Windows:
+    """The samples: T rows and the S behind them, at each place of a series. Starts are rows of the series.
+
+    Args:
+        values: (rows, C), scaled.
+        hours: (rows,), integer.
+        settings: T, S and the share of past rows that is seen.
+    """
+
+    def __init__(self, values: Tensor, hours: Tensor, settings: Settings):
+        self.values, self.hours, self.settings = values, hours, settings
+        self.past, self.ahead = settings.past, settings.ahead
+
+    def at(self, starts: Tensor, draw: Tensor) -> tuple[Tensor, ...]:
+        """Past (B, T, C), hours (B, T + S), which past rows are seen (B, T), what is ahead (B, S, C); `draw` (B, T) decides."""
+        rows = starts[:, None] + torch.arange(self.past + self.ahead)
+        whole, when = self.values[rows], self.hours[rows]
+        keep = draw < self.settings.keep
+        keep[:, -1] = True
+        here = when[:, self.past - 1 : self.past]
+        return whole[:, : self.past], when - here + self.past - 1, keep, whole[:, self.past :]
+
+    def between(self, first: int, last: int, every: int = 1) -> Iterator[tuple[Tensor, ...]]:
+        """Blocks of those whose rows ahead lie from `first` to before `last`."""
+        generator = torch.Generator().manual_seed(0)
+        for starts in torch.arange(first - self.past, last - self.past - self.ahead + 1, every).split(256):
+            yield self.at(starts, torch.rand(len(starts), self.past, generator=generator))
+
+    def judged(self, model: nn.Module, first: int, last: int, every: int = 1) -> dict[str, float]:
+        """The model's mean squared and absolute error there."""
+        from torchmetrics.functional.regression import mean_absolute_error, mean_squared_error
+
+        device, made, right = next(model.parameters()).device, [], []
+        for *inputs, ahead in self.between(first, last, every):
+            made.append(model(*(x.to(device) for x in inputs)).float().cpu())
+            right.append(ahead)
+        a, b = torch.cat(made).flatten(), torch.cat(right).flatten()
+        return {"mse": float(mean_squared_error(a, b)), "mae": float(mean_absolute_error(a, b))}
+
+
 def prepare(settings: Settings, data: str | None, seed: int) -> Job:
     """The series cut in time, scaled by the training part; windows of past and future are the samples."""
-    found, bounds = _read(settings, data)
-    train_end, val_end, test_end = bounds
+    found, (train_end, val_end, test_end) = _read(settings, data)
     T, S = settings.past, settings.ahead
     if train_end < 2 * (T + S) or test_end - val_end < S:
         raise DataError(
@@ -182,53 +230,42 @@ def prepare(settings: Settings, data: str | None, seed: int) -> Job:
         )
     mean, deviation = found.values[:train_end].mean(0), found.values[:train_end].std(0) + 1e-8
     values = torch.from_numpy(((found.values - mean) / deviation).astype(np.float32))
-    hours = torch.from_numpy(np.round(found.hours).astype(np.int64))
+    windows = Windows(values, torch.from_numpy(np.round(found.hours).astype(np.int64)), settings)
     about = {
         "settings": vars(settings),
         "channels": found.channels,
         "mean": mean.tolist(),
         "deviation": deviation.tolist(),
     }
-    offsets = torch.arange(T + S)
-
-    def window(starts: Tensor, draw: Tensor) -> tuple[Tensor, ...]:
-        rows = starts[:, None] + offsets
-        past, when = values[rows], hours[rows]
-        keep = draw < settings.keep
-        keep[:, -1] = True
-        return past[:, :T], when - when[:, T - 1 : T] + T - 1, keep, past[:, T:]
 
     def collate(indices: Tensor) -> Batch:
-        inputs = window(indices, torch.rand(len(indices), T))
+        inputs = windows.at(indices, torch.rand(len(indices), T))
         return Batch(inputs, inputs[-1].numel())
 
-    def judged(model: nn.Module, first: int, last: int, every: int = 1) -> dict[str, float]:
-        from torchmetrics.functional.regression import mean_absolute_error, mean_squared_error
-
-        device, made, right = next(model.parameters()).device, [], []
-        generator = torch.Generator().manual_seed(0)
-        for starts in torch.arange(first - T, last - T - S + 1, every).split(256):
-            *inputs, ahead = window(starts, torch.rand(len(starts), T, generator=generator))
-            made.append(model(*(x.to(device) for x in inputs)).float().cpu())
-            right.append(ahead)
-        a, b = torch.cat(made).flatten(), torch.cat(right).flatten()
-        return {"mse": float(mean_squared_error(a, b)), "mae": float(mean_absolute_error(a, b))}
-
     torch.manual_seed(seed)
+    model = network(about)
+    start = model.start if isinstance(model, PatchModel) else None
+    if start is not None:
+        start.fit(lambda: windows.between(T, train_end), lambda: windows.between(train_end, val_end))
     work = Work(
-        model=network(about),
+        model=model,
         order=Order(train_end - T - S + 1, settings.batch, seed=seed),
         collate=collate,
         loss=lambda model, batch: (model(*batch[:3]) - batch[3]).square().sum(),
-        evaluate=lambda model: judged(model, train_end, val_end, 2),
+        evaluate=lambda model: windows.judged(model, train_end, val_end, 2),
         score="mse",
         higher=False,
     )
+
+    def baselines() -> dict[str, float]:
+        simple = repeated(values, val_end, test_end, T, S) | ridge(values, train_end, val_end, test_end, T, S)
+        alone = (
+            {} if start is None else {"the linear start alone, mse": start.error(windows.between(val_end, test_end))}
+        )
+        return simple | alone
+
     sizes = f"{len(found.channels)} channels; rows: {train_end:,} to train, {val_end - train_end:,} to choose, {test_end - val_end:,} to test"
-    return Job(
-        work, about, lambda model: judged(model, val_end, test_end), sizes, "mse",
-        baselines=lambda: repeated(values, val_end, test_end, T, S) | ridge(values, train_end, val_end, test_end, T, S),
-    )  # fmt: skip
+    return Job(work, about, lambda model: windows.judged(model, val_end, test_end), sizes, "mse", baselines=baselines)
 
 
 def repeated(values: Tensor, first: int, last: int, past: int, ahead: int) -> dict[str, float]:
