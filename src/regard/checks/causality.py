@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import torch
 from torch import Tensor
 
@@ -16,6 +18,7 @@ WORDS = r"\bcausal|autoregress|decoder-only|left[- ]to[- ]right|no peeking|canno
 
 
 STRONG = r"\bcausal( multi-?head)?( self)?[- ]attention|^causal\b|causal:|(?<![a-z])Causal(?=[A-Z]\w*)|autoregressive (self-)?attention"
+NAMED = r"(?<!Non)(?<!Not)(?<!Semi)(?<!Anti)(?<!Pseudo)(?<!Partially)(?<=[a-z0-9])Causal((Multi|Single)?Head|Self|Linear|Local|Sliding|Window(ed)?|Dot|Product|Scaled|Softmax|Kernel|Grouped|Query|Flash|Fast|Efficient|Cosine|Masked)*(Attention|Attn|Transformer|Decoder)"
 WEAKENED = r"non-?causal|not causal|if causal|causal (is|=|or)|optional|bidirectional|whether"
 
 
@@ -46,8 +49,13 @@ def causal_intent(case: Case, sees: Tensor) -> tuple[str | None, str]:
             return f"{name}=True", "causal-missing"
     if any(call_role(n) in ("mask", "causal_option") for n in [*case.signature.masks, *case.signature.options]):
         return None, ""  # the caller brings the mask
-    strong = case.evidence.says(STRONG)
-    if strong and not case.evidence.says(WEAKENED):
+    named = re.search(
+        NAMED, case.evidence.name
+    )  # capitals begin words: FastCausalAttention, and not NonCausalAttention
+    strong = case.evidence.says(STRONG) or (named.group(0) if named else None)
+    pairs = [pair.partition("=") for pair in case.evidence.attributes]
+    off = any(constructor_role(name) == "causal" and value == "False" for name, _, value in pairs)
+    if strong and not off and not case.evidence.says(WEAKENED):
         return f"its text says {strong.strip()!r}", "causal-missing"
     said = case.evidence.says(WORDS)
     return (f"its text says {said!r}", "question") if said else (None, "")

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from regard.checks.case import Case, Verdict
+from regard.checks.influence import replace_token
 from regard.checks.positions import identical
 from regard.checks.rule import rule
 from regard.checks.sites import attention_sites, watch
+
+MOST_WAYS = 24  # replacements in which directions are counted: more than any usual number of heads twice
 
 
 @rule("ATT406", kinds=("linear-unnormalised", "linear-normaliser-wrong"))
 def linear_normaliser(case: Case) -> Verdict | None:
     """Where values are summed without a softmax, n identical tokens give the same output for every n.
 
-    What goes wrong: phi(q) (phi(k)^T v) without the division by phi(q) sum(phi(k)).
+    What goes wrong: phi(q) (phi(k)^T v) without the division by phi(q) sum(phi(k)); values summed up to each token and
+    divided by the sum over all tokens, so that the future comes in through the denominator.
     Why it matters: outputs grow with the length of the sequence; a model trained at 512 tokens fails at 2,048.
     Right by design where a norm follows (retention) or where weights are meant to be sums (sigmoid attention): then
     declare row_sum="any".
@@ -29,6 +34,8 @@ def linear_normaliser(case: Case) -> Verdict | None:
     case.need((case.call.free_length or map_) and not case.call.is_cross, "one length only, or two streams")
     case.need(case.design.row_sum != "any", "the design says that weights need not sum to 1")
     case.need_determinism()
+    if not map_ and (verdict := _counts_the_future(case)) is not None:
+        return verdict
     seen = watch(case, case.sample()).seen
     case.need(
         not attention_sites(case) and any("linear attention" in u for u in seen.unknown),
@@ -61,6 +68,64 @@ def linear_normaliser(case: Case) -> Verdict | None:
         cause="a normaliser that does not match the weights, or positions",
         fix="divide by q . sum(k) + eps",
     )
+
+
+def _counts_the_future(case: Case) -> Verdict | None:
+    """Prefix sums of values over the sum of all weights: of n identical tokens, output t is t / n of the way to the last.
+
+    Two things must hold, and no positions or weights of another kind fulfil both: that way is straight, ends at the same place
+    for every n, and is another for another token; and later tokens do no more to an output than scale its heads.
+    """
+    case.need(case.call.follows, "outputs do not stand for tokens")
+    n = case.call.sources[case.call.query].tokens
+    ways = [_way(case, number, count) for number, count in ((40, n), (40, 2 * n), (42, n))]
+    if any(w is None for w in ways):
+        return None
+    short, long, other = (w for w in ways if w is not None)
+    size = max(float(short.abs().max()), 1e-12)
+    if float((short - long).abs().max()) > case.big * size or float((short - other).abs().max()) < case.big * size:
+        return None
+    row = n // 2
+    later, earlier = (_directions(case, row, future) for future in (True, False))
+    if not 0 < later <= earlier // 2:
+        return None
+    return Verdict(
+        "error",
+        f"values are summed up to each token and divided by the weights of all: of {n} identical tokens, output t is t / {n} of the way to the last, and later tokens scale it",
+        kind="linear-normaliser-wrong",
+        measured=1 / n,
+        allowed="1 for every token",
+        example=f"{n} and {2 * n} identical tokens",
+        cause="the numerator is a prefix sum, and the denominator sums over the whole sequence",
+        fix="divide by (q * k.cumsum(tokens)).sum(features)",
+    )
+
+
+def _way(case: Case, number: int, count: int) -> Tensor | None:
+    """(F,) from the output with nothing summed to that with everything, when those of identical tokens lie on it in equal steps."""
+    out = case.run(identical(case, number, tokens=count))[0]  # (count, F)
+    if out.shape[0] != count:
+        return None
+    step = (out[-1] - out[0]) / (count - 1)
+    line = out[0] + torch.arange(count, dtype=out.dtype)[:, None] * step
+    size = max(float(out.abs().max()), 1e-12)
+    straight = float((out - line).abs().max()) < 1e-6 * size
+    return count * step if straight and float(step.abs().max()) * count > case.big * size else None
+
+
+def _directions(case: Case, row: int, future: bool) -> int:
+    """In how many directions an output moves when the tokens after it, or those up to it, are replaced in many ways."""
+    batch = case.sample()
+    base = case.run(batch)[0, row]
+    changes = []
+    for number in range(min(base.numel(), MOST_WAYS)):
+        moved = {name: x.clone() for name, x in batch.items()}
+        x = moved[case.call.query]
+        for t in range(row + 1, x.shape[1]) if future else range(row + 1):
+            replace_token(x, 0, t, number=100 * number + t)
+        changes.append(case.run(moved)[0, row] - base)
+    values = torch.linalg.svdvals(torch.stack(changes))
+    return int((values > 1e-6 * max(float(values[0]), float(base.abs().max()))).sum())
 
 
 def _repeated(case: Case, times: int) -> Tensor:
