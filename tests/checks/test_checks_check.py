@@ -253,3 +253,26 @@ def test_a_module_whose_forward_names_no_argument_is_refused_in_words():
     report = regard.check(Nothing(), select=["ATT301"])
     assert (report.status, report.ok) == ("not-exercised", False)
     assert report.reason == "no call runs: its signature names no argument that could take a tensor"
+
+
+class OfTwoSources(torch.nn.Module):
+    """Keys of one stream and values of the other: torch's kernel reads past the end where their lengths differ."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = (torch.nn.Linear(16, 16) for _ in range(3))
+
+    def forward(self, query, context):
+        q, k, v = (t[:, None] for t in (self.q(query), self.k(context), self.v(query)))
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v)[:, 0]
+
+
+def test_keys_and_values_of_two_lengths_never_reach_the_kernel():
+    from regard.checks.subject import invoke
+    from regard.core.errors import ShapeError
+
+    module = OfTwoSources()
+    with pytest.raises(ShapeError, match="7 keys and 5 values"):
+        invoke(module, {"query": torch.randn(2, 5, 16), "context": torch.randn(2, 7, 16)})
+    report = check(OfTwoSources())
+    assert "ATT305" in {f.rule for f in report.findings if f.level == "error"}

@@ -29,6 +29,8 @@ DTYPE_WORDS = (
     ("float", "float"),
 )
 
+ADDED = r"\badditive\b|\badded to\b|-inf\b|\bminus infinity\b|\bnegative (number|value|elsewhere|where|for)\b|\b(very|large) negative\b"
+
 STATE = r"(.*_)?(is_)?(valid|keep|kept|visible)(_?(mask|tokens?|steps?|positions?|keys?|frames?))?"
 
 FIXED = {  # names whose meaning torch, Hugging Face or graph code fixes
@@ -99,6 +101,8 @@ class Evidence:
             )
             if found:
                 word = found.group(1).lower()
+                if word.startswith("float") and re.search(ADDED, chunk, re.IGNORECASE):
+                    return "additive"
                 return next(d for w, d in DTYPE_WORDS if word.startswith(w))
         return None
 

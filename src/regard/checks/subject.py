@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.checks.defaults import put_back
+from regard.checks.kernels import safe_kernels
 from regard.checks.signatures import signature_of
 
 NOISE = (
@@ -152,7 +153,7 @@ def _moved(p: Tensor, generator: torch.Generator) -> Tensor:
 def invoke(module: Any, kwargs: dict[str, Any]) -> Any:
     """Call with positional arguments where the names begin with '*' (variadic), by keyword elsewhere."""
     positional = [kwargs[k] for k in sorted(k for k in kwargs if k.startswith("*"))]
-    with put_back(module):  # a list as a default argument would remember this call
+    with safe_kernels(kwargs), put_back(module):  # a list as a default argument would remember this call
         return module(*positional, **{k: v for k, v in kwargs.items() if not k.startswith("*")})
 
 

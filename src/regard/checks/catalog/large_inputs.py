@@ -73,6 +73,6 @@ def finite_output(case: Case) -> Verdict | None:
 
 
 def _log_of_zero(out: torch.Tensor) -> torch.Tensor:
-    """Where a row is the logarithm of a distribution: -inf there is a choice that is ruled out, not a fault."""
-    rows = (out.exp().sum(-1, keepdim=True) - 1).abs() < 1e-4
-    return rows & out.isneginf()
+    """Where a row or a column is the logarithm of a distribution: -inf there is a choice that is ruled out, not a fault."""
+    sums = [(out.exp().sum(axis, keepdim=True) - 1).abs() < 1e-4 for axis in (-1, -2)]
+    return (sums[0] | sums[1]) & out.isneginf()
