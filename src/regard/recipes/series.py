@@ -55,8 +55,8 @@ class Settings:
     skip: str = "all"
     fill: bool = False
     batch: int = 64
-    steps: int = 400
-    evaluate: int = 80
+    steps: int = 300
+    evaluate: int = 60
     lr: float = 0.001
     weight_decay: float = 0.01
 
