@@ -38,7 +38,7 @@ NARROW = 32  # channels of a part
 class Settings:
     """`model` attention, bilstm or none (each token by itself); `crf`: score whole sequences; `local`: a convolution of that many
     tokens before each block, 0: none; `recurrent`: width of each direction of the LSTM, at 140 as many parameters as two blocks;
-    `limit` 0: all sentences."""
+    `buckets` of the hashes of parts, 0: no parts; `forget`: share of tokens and of parts hidden in training; `limit` 0: all sentences."""
 
     model: str = "attention"
     crf: bool = True
@@ -104,7 +104,8 @@ class Tagger(nn.Module):
             dropout=s.dropout, weights=0.0,
         )  # fmt: skip
         self.encoder = Encoder(sizes, local=(lambda: Local(s.width, s.local)) if s.local else None)
-        self.encoder.extra = Parts(len(parts_of(("a",), about["letters"])[0]), s.buckets, s.width)
+        if s.buckets:
+            self.encoder.extra = Parts(len(parts_of(("a",), about["letters"])[0]), s.buckets, s.width)
         self.recurrent = (
             nn.LSTM(s.width, s.recurrent, 1, batch_first=True, bidirectional=True) if s.model == "bilstm" else None
         )
@@ -276,10 +277,12 @@ def _pieces(row: Tagged, length: int) -> list[Tagged]:
 
 def _features(tokens: Sequence[str], place: dict[str, int], about: dict[str, Any]) -> tuple[Tensor, Tensor]:
     """Ids (T,), and hashes of the parts of each token (T, A)."""
-    buckets = about["settings"]["buckets"]
+    ids, buckets = torch.tensor([place.get(token, UNKNOWN) for token in tokens]), about["settings"]["buckets"]
+    if not buckets:
+        return ids, ids.new_zeros(len(ids), 0)
     parts = [[crc32(part.encode("utf-8", "surrogatepass")) % (buckets - 1) + 1 for part in row]
              for row in parts_of(tokens, about["letters"])]  # fmt: skip
-    return torch.tensor([place.get(token, UNKNOWN) for token in tokens]), torch.tensor(parts)
+    return ids, torch.tensor(parts)
 
 
 def parts_of(tokens: Sequence[str], letters: bool) -> list[Sequence[str]]:
