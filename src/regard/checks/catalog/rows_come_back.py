@@ -8,6 +8,7 @@ from torch import Tensor
 from regard.checks.case import Case, Verdict
 from regard.checks.rule import rule
 from regard.checks.sites import recorded, row_sources, watch
+from regard.checks.token_rows import Scramble, scrambled
 from regard.intercept import Site
 
 MOST_ROWS = 130
@@ -19,7 +20,7 @@ def rows_come_back(case: Case) -> list[Verdict]:
 
     Followed forward (which token makes this query row?) and backward (which output does this row feed?).
     What goes wrong: heads are merged without a transpose, windows are put back with the permutation that took them
-    apart, (B, N, C) is reshaped to (B, C, H, W), batch and heads are unfolded in the wrong order.
+    apart, (B, N, C) is reshaped to (B, C, H, W) or the reverse, batch and heads are unfolded in the wrong order.
     Why it matters: tokens get each other's results; the model trains and is worse.
 
     Bad:
@@ -27,9 +28,11 @@ def rows_come_back(case: Case) -> list[Verdict]:
     Good:
         y = y.transpose(1, 2).reshape(B, T, -1)
     """
-    case.need(case.call.follows, "outputs do not stand for tokens")
     case.need_determinism()
     source = case.call.sources[case.call.query]
+    if source.tokens <= MOST_ROWS and (mixed := scrambled(case, row_sources(case))) is not None:
+        return [_pieces_of_memory(case, mixed)]
+    case.need(case.call.follows, "outputs do not stand for tokens")
     case.need(source.batch * source.tokens <= MOST_ROWS * 3, "too many tokens to follow one by one")
     sources = row_sources(case)
     case.need(source.layout.batched, "there is no batch axis")
@@ -43,12 +46,28 @@ def rows_come_back(case: Case) -> list[Verdict]:
         feeds = _feeds(run.output, site, min(2, source.batch))
         if feeds is None:
             continue
-        followed += 1
+        followed += bool((rows["query"].source >= 0).any())
         verdict = _judge(case, site, rows["query"].source, feeds)
         if verdict is not None and not out:
             out.append(verdict)
     case.need(followed > 0, "later layers mix the rows again, or the rows could not be followed")
     return out
+
+
+def _pieces_of_memory(case: Case, found: Scramble) -> Verdict:
+    layout = case.call.sources[case.call.query].layout.axes
+    axes = "".join(a for a in layout.replace("D", "C") if a != "B")
+    return Verdict(
+        "error",
+        f"key r is made of the r-th piece of memory, parts of {found.tokens} tokens, and not of token r: all the rest of the input moves it {found.rest:.0%} as far",
+        kind="spatial-layout-scramble",
+        measured=f"{found.tokens} tokens in a row",
+        allowed="1",
+        example=f"{tuple(case.call.sources[case.call.query].shape)}",
+        where=found.site.where or None,
+        cause=f"(B, {', '.join(axes)}) is viewed with tokens and channels in the other order, without moving an axis",
+        fix="x.flatten(2).transpose(1, 2)" if layout[1] == "D" else "x.flatten(1, -2), then transpose(1, 2)",
+    )
 
 
 def _feeds(output: Tensor, site: Site, items: int) -> Tensor | None:
