@@ -177,20 +177,8 @@ def prepare(settings: Settings, data: str | None, seed: int) -> Job:
     texts = [text for one in found.train for text in (one.context, one.question)]
     tokenizer = words.learn(list(dict.fromkeys(texts)), most=settings.vocabulary, special=("[NONE]",))
     about = {"settings": vars(settings), "words": tokenizer.get_vocab_size()}
-    lost: dict[str, int] = {}
-
-    def part(name: str, rows: list[Question]) -> _Part:
-        passages = [tokenized(tokenizer, one) for one in rows]
-        fits = [p.end < settings.length and p.end - p.start < LONGEST and len(p.context) > 1 for p in passages]
-        kept = [i for i, good in enumerate(fits) if good]
-        if name == "train":
-            lost["train"] = len(rows) - len(kept)
-        else:
-            kept = list(range(len(rows)))
-        return _Part([rows[i] for i in kept], [passages[i] for i in kept], _grouped([topic(rows[i]) for i in kept]))
-
-    parts = {name: part(name, rows) for name, rows in zip(("train", "val", "test"), found)}
-    train = parts["train"]
+    train = _cut(found.train, tokenizer, topic, settings.length)
+    parts = {name: _cut(rows, tokenizer, topic) for name, rows in (("val", found.val), ("test", found.test))}
     if not train.questions:
         raise DataError(
             f"no answer lies within the first {settings.length} tokens of its context; --set length={2 * settings.length}"
@@ -209,10 +197,9 @@ def prepare(settings: Settings, data: str | None, seed: int) -> Job:
 
     def measured(model: nn.Module, name: str) -> dict[str, float]:
         rows, device = parts[name], next(model.parameters()).device
-        count = len(rows.questions)
         made = []
-        for at in range(0, count, 64):
-            block = list(range(at, min(at + 64, count)))
+        for at in range(0, len(rows.questions), 64):
+            block = list(range(at, min(at + 64, len(rows.questions))))
             drawn = torch.Generator().manual_seed(at)
             *inputs, _, contexts = _tensors(rows, block, settings.others, settings, topic, drawn)
             scores = model(*(x.to(device) for x in inputs)).float().cpu()
@@ -232,7 +219,7 @@ def prepare(settings: Settings, data: str | None, seed: int) -> Job:
         score="f1",
     )
     sizes = (
-        f"{len(train.questions):,} questions to train ({lost['train']} left out: their answer has over {LONGEST} tokens or lies beyond {settings.length}), "
+        f"{len(train.questions):,} questions to train ({len(found.train) - len(train.questions)} left out: their answer has over {LONGEST} tokens or lies beyond {settings.length}), "
         f"{len(found.val):,} to choose, {len(found.test):,} to test; {about['words']:,} words"
     )
     return Job(work, about, lambda model: measured(model, "test"), sizes, "f1", {words.FILE: words.saved(tokenizer)})
@@ -242,11 +229,15 @@ def _content(one: Question) -> str:
     return one.identity + one.question
 
 
-def _grouped(topics: list[str]) -> dict[str, list[int]]:
+def _cut(rows: list[Question], tokenizer: Any, topic: Any, length: int | None = None) -> _Part:
+    """Questions as passages; with a length only those whose answer lies within it and has at most `LONGEST` tokens."""
+    passages = [tokenized(tokenizer, one) for one in rows]
+    fits = [length is None or (p.end < length and p.end - p.start < LONGEST and len(p.context) > 1) for p in passages]
+    kept = [i for i, good in enumerate(fits) if good]
     by_topic: dict[str, list[int]] = {}
-    for i, topic in enumerate(topics):
-        by_topic.setdefault(topic, []).append(i)
-    return by_topic
+    for place, i in enumerate(kept):
+        by_topic.setdefault(topic(rows[i]), []).append(place)
+    return _Part([rows[i] for i in kept], [passages[i] for i in kept], by_topic)
 
 
 def _tensors(

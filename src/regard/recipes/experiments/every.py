@@ -32,8 +32,8 @@ NOTES = {
         "测试部分有 10,000 张图像：准确率的一个标准误约为 0.4 个百分点。训练很短：后期才见效的门在此看不到。",
     ),
     "long_runs": (
-        "These decide what short runs cannot: the gap of concatenation and cross-attention once both have stopped improving, and the places of gates.",
-        "这些训练判定短训练无法判定的问题：拼接与交叉注意力都不再改进之后的差距，以及门的位置。",
+        "Whole recipes with their variants. They compare at equal steps, and do not say what happens once both sides have stopped improving.",
+        "完整的配方及其变体。在相同步数下比较，并不说明双方都不再改进之后会怎样。",
     ),
 }
 
