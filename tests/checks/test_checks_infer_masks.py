@@ -138,3 +138,22 @@ def test_a_borrowed_name_fixes_the_meaning_of_a_mask_over_keys_and_of_no_other()
 def test_true_indicates_masking_is_read():
     use = inferred(Spoken())
     assert (use.works, use.polarity, use.said) == (True, "drop", "True indicates masking")
+
+
+class SeenOrNot(nn.Module):
+    """A mask that must be given, as numbers, and is multiplied: what is not 1 is not there."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.kv = nn.Linear(6, 16), nn.Linear(5, 32)
+
+    def forward(self, agents, entities, visible):
+        k, v = self.kv(entities).chunk(2, -1)
+        scores = self.q(agents) @ k.mT * 16**-0.5
+        w = (scores - scores.amax(-1, keepdim=True)).exp() * (1 - (1 - visible)[:, None])
+        return w / (w.sum(-1, keepdim=True) + 1e-9) @ v
+
+
+def test_a_required_mask_that_is_named_for_what_is_seen_begins_with_ones():
+    case = prepare(SeenOrNot())
+    assert bool((case.raw(case.sample()).abs() > 1e-6).any())

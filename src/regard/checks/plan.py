@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.checks.evidence import STATE
 from regard.checks.roles import call_role, constructor_role
 from regard.checks.signatures import signature_of
 
@@ -207,7 +209,8 @@ def _variants(signature: Signature, base: dict[str, Any]) -> Iterator[dict[str, 
     scales = {n: SCALE for n in signature.unknown if n not in signature.required and constructor_role(n) == "scale"}
     for keep in (None, *KEEP_ALL) if masks else (None,):
         for without in (tables, [*tables, *numbers]) if tables or numbers else ([],):
-            yield {**base, **scales, **dict.fromkeys(masks, keep), **dict.fromkeys(without, None)}
+            given = {n: AS_ONES.get(keep, keep) if keep and re.fullmatch(STATE, n) else keep for n in masks}
+            yield {**base, **scales, **given, **dict.fromkeys(without, None)}
     if len(masks) == 2:  # one for each of two streams
         yield from ({**base, **scales, masks[0]: a, masks[1]: b} for a, b in (KEEP_EACH, KEEP_EACH[::-1]))
     places = [n for n in signature.required if n in signature.cache_positions or n in signature.positions]
@@ -255,18 +258,23 @@ def _full_lengths(tokens: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
     return torch.full((keys.shape[0],), keys.shape[1])
 
 
-def _keep_all(axes: str, dtype: torch.dtype | None) -> Callable[[dict[str, Tensor], torch.dtype], Tensor]:
+def _keep_all(
+    axes: str, dtype: torch.dtype | None, fill: float = 1.0
+) -> Callable[[dict[str, Tensor], torch.dtype], Tensor]:
     def mask(tokens: dict[str, Tensor], working: torch.dtype) -> Tensor:
         queries, keys = next(iter(tokens.values())), list(tokens.values())[-1]
         size = {"B": keys.shape[0], "S": keys.shape[1], "T": queries.shape[1], "1": 1}
         shape = tuple(size[a] for a in axes)
-        return torch.ones(shape, dtype=dtype) if dtype is not None else torch.zeros(shape, dtype=working)
+        return torch.full(shape, fill, dtype=working if dtype is None else dtype)
 
     mask.__doc__ = f"a mask ({', '.join(axes)}) that hides nothing"
     return mask
 
 
-KEEP_ALL = [_keep_all(axes, dtype) for dtype in (torch.bool, None) for axes in ("BS", "BTS", "B1TS", "TS")]
+AXES = ("BS", "BTS", "B1TS", "TS")
+ADDED = [_keep_all(axes, None, 0.0) for axes in AXES]  # zeros, to be added
+AS_ONES = dict(zip(ADDED, [_keep_all(axes, None) for axes in AXES], strict=True))  # where the name says that 1 is seen
+KEEP_ALL = [*(_keep_all(axes, torch.bool) for axes in AXES), *ADDED]
 
 
 def _keep_stream(first: bool) -> Callable[[dict[str, Tensor], torch.dtype], Tensor]:
