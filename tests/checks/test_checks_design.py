@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import regard
+from regard.checks.check import check
 from regard.checks.design import Design
 from regard.checks.settings import declaration
 from regard.core.errors import DesignError
@@ -173,3 +174,29 @@ def test_sums_of_weights_that_are_meant_are_not_asked_about():
     assert not regard.check(Sums(), design={"row_sum": "any"}, select=["ATT406"]).findings
     with torch.random.fork_rng():
         assert regard.check(Sums(), select=["ATT406"]).findings[0].level in ("warning", "question")
+
+
+class Near(nn.Module):
+    """Pixels of a map see those near by: in rows and in columns, or (wrong) in rows or in columns."""
+
+    def __init__(self, either: bool = False, reach: int = 1):
+        super().__init__()
+        self.either, self.reach, self.qkv, self.out = either, reach, nn.Linear(16, 48), nn.Linear(16, 16)
+
+    def forward(self, x):
+        rows, columns = x.shape[-2:]
+        r, c = torch.arange(rows).repeat_interleave(columns), torch.arange(columns).repeat(rows)
+        near_r, near_c = ((t[:, None] - t).abs() <= self.reach for t in (r, c))
+        keep = near_r | near_c if self.either else near_r & near_c
+        q, k, v = self.qkv(x.flatten(2).mT).chunk(3, -1)
+        y = torch.nn.functional.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None], attn_mask=keep)[:, 0]
+        return self.out(y).mT.unflatten(2, (rows, columns))
+
+
+@pytest.mark.parametrize(("made", "found"), [(Near(), False), (Near(either=True), True), (Near(reach=2), True)])
+def test_a_declared_window_of_a_map_is_measured_in_rows_and_columns(made, found):
+    design = {"layout": "BCHW", "inputs": {"x": (2, 16, 6, 9)}, "window": 3}
+    report = check(made, design=design, select=["ATT807"])
+    assert [o.result for o in report.outcomes] == ["failed" if found else "passed"]
+    if found:
+        assert "the window is 3 x 3" in report.findings[0].message

@@ -1,12 +1,13 @@
-"""A causal sliding window has the width that the author names."""
+"""A window has the width that the author names: keys of a line, or pixels of a map."""
 
 from __future__ import annotations
 
 import re
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.checks.case import Case, NotExercised, Verdict
+from regard.checks.field import field_of
 from regard.checks.influence import influence
 from regard.checks.rule import rule
 from regard.checks.sites import attention_sites, watch
@@ -30,11 +31,11 @@ def window_width(case: Case) -> Verdict | None:
     Good:
         keep = (gap >= 0) & (gap < window)
     """
-    case.need(
-        case.call.follows and not case.call.is_cross and len(case.call.sources[case.call.query].grid) == 1,
-        "not one line of tokens",
-    )
+    case.need(case.call.follows and not case.call.is_cross, "outputs do not stand for the tokens of one stream")
     case.need_determinism()
+    if len(case.call.sources[case.call.query].grid) == 2:
+        return _on_a_map(case)
+    case.need(len(case.call.sources[case.call.query].grid) == 1, "neither a line of tokens nor a map")
     declared = case.design.window if isinstance(case.design.window, int) else None
     named = declared or case.evidence.number(NAMES) or _in_the_call(case)
     if named is None or not 1 < named < 40:
@@ -65,6 +66,34 @@ def window_width(case: Case) -> Verdict | None:
     return Verdict(
         "error" if exact else "question", f"a query sees {width} keys, itself included; the window is {named}" + (f" ({said!r})" if said else "" if exact else ": does it count itself?"),
         kind="window-off-by-one", measured=width, allowed=named, example=f"length {n}", cause="<= where < was meant" if width == named + 1 else "another width in the band", fix="keep = (gap >= 0) & (gap < window)",
+    )  # fmt: skip
+
+
+def _on_a_map(case: Case) -> Verdict | None:
+    """A pixel of one windowed attention sees rows x columns pixels, and no others; only where the window is declared."""
+    said = case.design.window
+    case.need(isinstance(said, int | tuple), "no window was declared for this map")
+    rows, columns = (said, said) if isinstance(said, int) else said
+    case.need(len({site.path for site in attention_sites(case)}) == 1, "more than one attention: each widens the field")
+    parts = case.subject.pristine.modules() if case.subject.is_module else ()
+    wide = [m for m in parts if isinstance(m, nn.modules.conv._ConvNd) and max(m.kernel_size) > 1]
+    case.need(not wide, "a convolution widens the field")
+    grid = (2 * rows, 3 * columns)
+    try:
+        field = field_of(case, grid)
+    except NotExercised:
+        raise
+    except Exception:
+        case.need(False, f"a map of {grid[0]} x {grid[1]} does not run")
+    case.need(not bool(field.sees.all(0).any()), "some tokens are seen by all")
+    most = int(field.sees.sum(-1).argmax())
+    seen, spans = int(field.sees[most].sum()), field.spans(most)
+    if seen == rows * columns and tuple(map(len, spans)) == (rows, columns):
+        return None
+    at = divmod(most, grid[1])
+    return Verdict(
+        "error", f"pixel {at} of {grid[0]} x {grid[1]} sees {seen} pixels, in rows {spans[0]} and columns {spans[1]}; the window is {rows} x {columns}",
+        kind="window-off-by-one", measured=seen, allowed=rows * columns, example=f"size {grid[0]} x {grid[1]}", cause="another window than was declared", fix="rows and columns of the window that was declared, both at once",
     )  # fmt: skip
 
 
