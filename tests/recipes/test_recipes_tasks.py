@@ -136,6 +136,16 @@ def test_each_image_is_moved_on_its_own_and_mirrored_or_not():
     assert torch.equal(vision.moved(image, 0).sum(), image.sum())
 
 
+def test_a_mirrored_judgement_is_the_same_for_an_image_and_its_mirror_image():
+    torch.manual_seed(0)
+    about = {"settings": vars(vision.Settings(width=4, mirror=True)), "classes": ["a", "b"], "shape": [1, 20, 20]}
+    model, images = vision.network(about).eval(), torch.randn(3, 1, 20, 20)
+    torch.testing.assert_close(vision.judged(model, images, about), vision.judged(model, images.flip(3), about))
+    plain = vision.judged(model, images, {"settings": {"mirror": False}})
+    assert torch.equal(plain, model(images))
+    assert not torch.allclose(plain, model(images.flip(3)))
+
+
 def test_erasing_takes_out_one_square_of_at_most_its_size():
     torch.manual_seed(0)
     gone = (vision.erased(torch.ones(300, 2, 9, 12), 4) == 0).float()

@@ -38,7 +38,8 @@ DATA = {"fashion": defaults.fashion, "digits": defaults.digits}
 @dataclass(frozen=True)
 class Settings:
     """`gate`: none, se, eca, cbam, ca or window; `where`: residual, stages or stem; `limit` 0: all images; `flip`: mirror and move;
-    `move`: by up to so many pixels; `erase`: side of a square that is taken out of each image, 0: none."""
+    `move`: by up to so many pixels; `erase`: side of a square that is taken out of each image, 0: none; `mirror`: judge an image
+    by the mean of its scores and those of its mirror image."""
 
     gate: str = "cbam"
     where: str = "residual"
@@ -51,6 +52,7 @@ class Settings:
     flip: bool = True
     move: int = 2
     erase: int = 0
+    mirror: bool = False
     batch: int = 128
     steps: int = 400
     evaluate: int = 200
@@ -170,13 +172,18 @@ def measured(model: nn.Module, part: Pictures, about: dict) -> dict[str, float]:
     from torchmetrics.functional.classification import multiclass_accuracy
 
     device = next(model.parameters()).device
-    scores = [
-        model(scaled(torch.from_numpy(part.images[i : i + 500]), about).to(device))
-        for i in range(0, len(part.labels), 500)
-    ]
-    scores, labels = torch.cat(scores).float().cpu(), torch.from_numpy(part.labels)
+    blocks = (scaled(torch.from_numpy(part.images[i : i + 500]), about) for i in range(0, len(part.labels), 500))
+    scores = torch.cat([judged(model, block.to(device), about) for block in blocks]).float().cpu()
+    labels = torch.from_numpy(part.labels)
     right = multiclass_accuracy(scores, labels, num_classes=scores.shape[1], average="micro")
     return {"accuracy": 100 * float(right), "loss": float(F.cross_entropy(scores, labels))}
+
+
+def judged(model: nn.Module, images: Tensor, about: dict) -> Tensor:
+    """The scores (B, classes) of scaled images, as `mirror` asks."""
+    if not about["settings"].get("mirror"):
+        return model(images)
+    return (model(images) + model(images.flip(3))) / 2
 
 
 def scaled(images: Tensor, about: dict) -> Tensor:
@@ -214,7 +221,7 @@ def restore(folder: Path) -> Restored:
     def predict(path: str) -> list[str]:
         image = read_one(path, about["shape"])
         with torch.no_grad():
-            shares = model(scaled(torch.from_numpy(image)[None], about))[0].softmax(0)
+            shares = judged(model, scaled(torch.from_numpy(image)[None], about), about)[0].softmax(0)
         best = shares.argsort(descending=True)[:3].tolist()
         return [f"{about['classes'][i]}  {100 * float(shares[i]):.1f} %" for i in best]
 
