@@ -3,42 +3,33 @@
 from __future__ import annotations
 
 import itertools
-import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.checks import sizes
+from regard.checks.asked import unpacks_other, width_asked
+from regard.checks.attempt import Failure, NotCallable, attempt
 from regard.checks.call import Call, Source
-from regard.checks.layout import Layout, output_layout
+from regard.checks.infer_shapes import arguments_apart, search
+from regard.checks.layout import Layout
+from regard.checks.outputs import (
+    float_tensors as float_tensors,  # rules import these three from here
+    looks_like_weights as looks_like_weights,
+    main_tensor as main_tensor,
+)
 from regard.checks.plan import Signature, cross_plans, fixed_arguments, read_signature, stream_plans
 from regard.checks.shape_names import layout_hint
-from regard.checks.subject import Subject, describe_error, line_in
+from regard.checks.subject import Subject
 
 SECONDS = 8.0  # of the processor, for finding one call
+APART = 0.5  # the part of what is left that arguments of shapes of their own may use, where there are several
+LIKELY = 120  # attempts with each plan before that
 FIRST = 0.6  # the part of what is left that a plan may use while another waits
 BATCHES = (3, 2, 1)
 KERNEL_HEADS = 4
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a call did not run, and how far into the forward it came (the line)."""
-
-    text: str
-    line: int = 0
-
-
-class NotCallable(Exception):
-    """No way to call the subject was found; the text holds the error of the attempt that came furthest, `line` how far."""
-
-    def __init__(self, text: str, line: int = 0) -> None:
-        super().__init__(text)
-        self.line = line
 
 
 def infer_call(subject: Subject, signature: Signature | None = None, seconds: float = SECONDS) -> Call:
@@ -53,11 +44,16 @@ def infer_call(subject: Subject, signature: Signature | None = None, seconds: fl
     errors: list[Failure] = []
     plans = [*stream_plans(signature), *cross_plans(signature)]  # an argument may be optional in name only
     passes = (False, True) if len(fixed_arguments(signature, (6,))) > 1 else (False,)
-    for further in passes:
-        last = time.process_time() + seconds / len(passes)
+    end = time.process_time() + seconds
+    call = _arguments_apart(subject, signature, plans, errors, end)
+    if call is not None:
+        return call
+    now = time.process_time()
+    for at, further in enumerate(passes):
+        last = now + (end - now) * (at + 1) / len(passes)
         for i, plan in enumerate(plans):
-            now = time.process_time()
-            until = now + (last - now) * (FIRST if i + 1 < len(plans) else 1.0)
+            begun = time.process_time()
+            until = begun + (last - begun) * (FIRST if i + 1 < len(plans) else 1.0)
             call = _try_plan(subject, signature, plan, errors, until, further=further)
             if call is not None:
                 return call
@@ -65,9 +61,31 @@ def infer_call(subject: Subject, signature: Signature | None = None, seconds: fl
     raise NotCallable(f"{best.text} ({len(errors)} attempts)", best.line)
 
 
+def _arguments_apart(
+    subject: Subject, signature: Signature, plans: list[dict[str, str]], errors: list[Failure], end: float
+) -> Call | None:
+    """Where several arguments are required: the likeliest plans, then arguments of shapes of their own."""
+    apart = arguments_apart(subject, signature)
+    if not apart or layouts(subject.pristine, plans[0])[0].axes not in ("BLD", "BL"):
+        return None
+    start = time.process_time()
+    for further, plan in itertools.product((False, True), plans):
+        until = start + (end - start) * APART
+        call = _try_plan(subject, signature, plan, errors, until, further=further, most=LIKELY)
+        if call is not None:
+            return call
+    start = time.process_time()
+    for arguments in apart:
+        call = search(subject, signature, arguments, errors, start + (end - start) * APART)
+        if call is not None:
+            return call
+    return None
+
+
 def infer_cross(subject: Subject, signature: Signature, primary: Call) -> Call | None:
     """A second way to call it, with a separate context, where there is one."""
-    if primary.is_cross:
+    fed = {n.partition("[")[0] for n in primary.arguments}
+    if primary.is_cross or not set(signature.streams) <= fed | {"*0"}:  # in the second case some are companions
         return None
     plans = [
         p for p in stream_plans(signature) if len(set(p.values())) > 1 and not next(iter(p)).endswith("]")
@@ -87,12 +105,14 @@ def _try_plan(
     last: float,
     like: Call | None = None,
     further: bool = False,
+    most: int | None = None,
 ) -> Call | None:
+    """most: so many attempts, and none with sizes that are alike by chance."""
     hint = layout_hint(subject.forward, next(iter(plan)))
     wanted: dict[str, int] = {}  # layout -> the width that an error message asked for
     misled: set[str] = set()  # layouts in which that did not help
     refused: set[str] = set()  # layouts with another number of axes than the forward unpacks
-    for sources in _source_candidates(subject.pristine, plan, like, hint):
+    for sources in itertools.islice(_source_candidates(subject.pristine, plan, like, hint, most is None), most):
         if time.process_time() > last:
             return None
         first = next(iter(sources.values()))
@@ -114,89 +134,8 @@ def _try_plan(
     return None
 
 
-def width_asked(error: str) -> int | None:
-    """The width that torch's message says a layer expects."""
-    for pattern in (r"and (\d+)x\d+\)", r"normalized_shape=\[(\d+)\]", r"to have (\d+) channels"):
-        found = re.search(pattern, error)
-        if found:
-            return int(found.group(1))
-    return None
-
-
-def unpacks_other(error: str, axes: int) -> bool:
-    """Does the message say that a shape with this many axes was unpacked into another number of names?"""
-    found = re.search(r"unpack \(expected (\d+)(?:, got (\d+))?\)", error)
-    return bool(found) and (int(found.group(2)) == axes if found.group(2) else int(found.group(1)) == axes - 1)
-
-
-def attempt(
-    subject: Subject,
-    signature: Signature,
-    plan: dict[str, str],
-    sources: dict[str, Source],
-    errors: list[Failure],
-    *,
-    further: bool = False,
-) -> Call | None:
-    """The call with these sources if it runs, else None (the reasons are appended). `further`: the less likely values of other arguments."""
-    query = next((s for s in ("query", "x") if s in sources), next(iter(sources)))
-    every = fixed_arguments(signature, sources[query].grid)
-    for fixed in every[1:] if further else every[:1]:
-        call = Call(sources, plan, fixed, query=query)
-        found = _attempt(subject, call, errors)
-        if found is not None and found.arguments != plan:  # the streams changed places: so may what goes with them
-            again = (_attempt(subject, found.but(fixed=f), errors) for f in (fixed, *every))
-            return next((a for a in again if a is not None and a.arguments == found.arguments), found)
-        if found is not None:
-            return found
-    return None
-
-
-def _attempt(subject: Subject, call: Call, errors: list[Failure]) -> Call | None:
-    generator = torch.Generator().manual_seed(1)
-    tokens = {n: s.sample(generator) for n, s in call.sources.items()}
-    try:  # on one object, since most attempts fail; what runs must also run on a fresh one
-        kwargs = call.lay_out(tokens, subject.dtype)
-        raw = subject.call(kwargs, module=subject.trial())
-        raw = subject.call(kwargs, module=subject.instance(fresh=True))
-    except Exception as error:
-        errors.append(Failure(describe_error(error), line_in(error, subject.forward)))
-        return None
-    query = call.sources[call.query]
-    found = main_tensor(raw, query, call.sources[call.keys])
-    if call.is_cross and (found is None or not found[2]):  # the stream that the output follows is the one that asks
-        other = main_tensor(raw, call.sources[call.keys], query)
-        if other is not None and other[2]:
-            turned = {"query": call.sources[call.keys], "context": query}
-            fed = {p: "context" if s == call.query else "query" for p, s in call.arguments.items()}
-            found, call = other, call.but(sources=turned, arguments=fed, query="query")
-    if found is None:
-        errors.append(
-            Failure(f"it returned {type(raw).__name__} without a float tensor of {query.batch} items", 1 << 20)
-        )
-        return None
-    path, layout, follows = found
-    if not follows and _no_batch_axis(subject, call, raw):
-        errors.append(Failure("its first output has the same shape for any number of items", 1 << 20))
-        return None
-    return call.but(output=path, output_layout=layout, follows=follows)
-
-
-def _no_batch_axis(subject: Subject, call: Call, raw: Any) -> bool:
-    """Is the first output, of more than one number, of one shape for more items too? Then their axis is not the batch."""
-    more = {n: replace(s, batch=s.batch + 1) for n, s in call.sources.items()}
-    generator = torch.Generator().manual_seed(1)
-    try:
-        tokens = {n: s.sample(generator) for n, s in more.items()}
-        other = subject.call(call.but(sources=more).lay_out(tokens, subject.dtype), module=subject.trial())
-    except Exception:
-        return False
-    first, again = (next((t for _, t in float_tensors(r)), None) for r in (raw, other))
-    return first is not None and again is not None and first.numel() > 1 and first.shape == again.shape
-
-
 def _source_candidates(
-    module: Any, plan: dict[str, str], like: Call | None, hint: str | None
+    module: Any, plan: dict[str, str], like: Call | None, hint: str | None, alike: bool
 ) -> Iterator[dict[str, Source]]:
     names = list(dict.fromkeys(plan.values()))
     if like is not None and names != ["x"]:
@@ -212,17 +151,23 @@ def _source_candidates(
     vocabulary = sizes.vocabulary(module)
     collisions: list[dict[str, Source]] = []  # an axis could be taken for another: only when nothing else runs
     for layout, batch in itertools.product(layouts(module, plan, hint), BATCHES):
-        if layout.axes == "BL" and vocabulary is None:
+        one = batch == 1 and layout.batched  # one item goes with anything
+        if (layout.axes == "BL" and vocabulary is None) or (one and not alike):
             continue
         for i, grid in enumerate(_grids(module, layout)):
             if i == 1 and layout.axes == "BLD" and len(names) == 2:
                 yield from _one_query_each(module, names, layout, batch, _grids(module, layout)[0])
             for width in _widths(module, layout, names, grid):
-                if width in grid or (len(grid) > 1 and set(grid) & set(sizes.widths(module)[:2])):
+                if (
+                    width in grid
+                    or (batch in grid and batch > 1)
+                    or (len(grid) > 1 and set(grid) & set(sizes.widths(module)[:2]))
+                ):
                     collisions += _with_context(module, names, layout, batch, grid, width, vocabulary)
                 else:
                     yield from _with_context(module, names, layout, batch, grid, width, vocabulary)
-    yield from collisions
+    if alike:
+        yield from collisions
 
 
 def _with_context(
@@ -304,43 +249,3 @@ def _widths(module: Any, layout: Layout, names: list[str], grid: tuple[int, ...]
     if "K" in layout.axes:
         return list(dict.fromkeys([8, *sizes.widths(module)]))
     return list(dict.fromkeys([*first, *sizes.widths(module)]))
-
-
-def main_tensor(raw: Any, query: Source, keys: Source) -> tuple[tuple[Any, ...], Layout, bool] | None:
-    """Path, layout and "follows the query" of the main output: the first float tensor with the batch that is no weight map."""
-    rest: list[tuple[tuple[Any, ...], Layout, bool]] = []
-    for path, tensor in float_tensors(raw):
-        if looks_like_weights(tensor, keys.tokens) and tensor.shape[-1] != query.width:
-            continue
-        layout = output_layout(tuple(tensor.shape), query.layout, query.batch, query.grid)
-        if layout is not None:
-            return path, layout, True
-        if tensor.ndim >= 1 and tensor.shape[0] == query.batch and query.layout.batched:
-            axes = {1: "B", 2: "BD", 3: "BLD", 4: "BLHD", 5: "BTHWD"}.get(tensor.ndim)
-            if axes:
-                rest.append((path, Layout(axes), False))
-    return rest[0] if rest else None
-
-
-def float_tensors(raw: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Tensor]]:
-    """Every floating tensor in a nest of tuples, lists, dicts and dataclasses, with the keys that lead to it."""
-    if isinstance(raw, Tensor):
-        if raw.is_floating_point() or raw.is_complex():
-            yield path, raw
-    elif isinstance(raw, dict):
-        for key, value in raw.items():
-            yield from float_tensors(value, (*path, key))
-    elif isinstance(raw, (tuple, list)):
-        for i, value in enumerate(raw):
-            yield from float_tensors(value, (*path, i))
-    elif hasattr(raw, "__dataclass_fields__"):
-        for key in raw.__dataclass_fields__:
-            yield from float_tensors(getattr(raw, key), (*path, key))
-
-
-def looks_like_weights(tensor: Tensor, keys: int) -> bool:
-    """Non-negative, one entry per key on the last axis, rows that sum to one."""
-    if tensor.ndim < 2 or tensor.shape[-1] != keys or tensor.is_complex():
-        return False
-    values = tensor.detach()
-    return bool((values >= 0).all()) and bool(((values.sum(-1) - 1).abs() < 1e-3).all())

@@ -1,0 +1,62 @@
+"""What an error message asks for: widths, numbers of axes, and which two sizes do not fit each other."""
+
+from __future__ import annotations
+
+import re
+
+
+def width_asked(error: str) -> int | None:
+    """The width that torch's message says a layer expects."""
+    for pattern in (r"and (\d+)x\d+\)", r"normalized_shape=\[(\d+)\]", r"to have (\d+) channels"):
+        found = re.search(pattern, error)
+        if found:
+            return int(found.group(1))
+    return None
+
+
+def unpacks_other(error: str, axes: int) -> bool:
+    """Does the message say that a shape with this many axes was unpacked into another number of names?"""
+    found = re.search(r"unpack \(expected (\d+)(?:, got (\d+))?\)", error)
+    return bool(found) and (int(found.group(2)) == axes if found.group(2) else int(found.group(1)) == axes - 1)
+
+
+ASKS: list[str] = [  # torch's messages that hold what came ("got") and what a layer wants ("want")
+    r"shapes cannot be multiplied \(\d+x(?P<got>\d+) and (?P<want>\d+)x\d+\)",
+    r"normalized_shape=\[(?P<want>\d+)\].* size ?\[(\d+, )*(?P<got>\d+)\]",
+    r"to have (?P<want>\d+) channels, but got (?P<got>\d+)",
+    r"inconsistent (input|hidden)_size: got (?P<got>\d+),? expected (?P<want>\d+)",
+    r"Expected (?P<want>\d+), got (?P<got>\d+)",
+    r"Expected hidden size \(\d+, \d+, (?P<want>\d+)\), got \[\d+, \d+, (?P<got>\d+)\]",
+    r"embedding dimension of (?P<want>\d+), but got (?P<got>\d+)",
+    r"got (?P<got>\d+) but expected (?P<want>\d+)",
+    r"should contain (?P<got>\d+) elements not (?P<want>\d+)",
+    r"size mismatch, got input \(\d+\), mat \(\d+x(?P<got>\d+)\), vec \((?P<want>\d+)\)",
+]
+EITHER: list[str] = [  # messages about two sizes of which either may be the wrong one
+    r"tensor a \((\d+)\) must match the size of tensor b \((\d+)\)",
+    r"has size (\d+) for operand \d+ which does not broadcast with previously seen size (\d+)",
+    r"batch2 tensor to be: \[\d+, (\d+)\] but got: \[\d+, (\d+)\]",
+    r"Expected size (\d+) but got size (\d+) for tensor",
+]
+
+
+def mismatch(error: str) -> tuple[int, int, bool] | None:
+    """(what came, what was wanted, may it be the other way round) for a message that holds two sizes.
+
+    >>> mismatch("RuntimeError: mat1 and mat2 shapes cannot be multiplied (21x13 and 32x8)")
+    (13, 32, False)
+    >>> mismatch("RuntimeError: The size of tensor a (7) must match the size of tensor b (9) at non-singleton dimension 1")
+    (7, 9, True)
+    """
+    for pattern in ASKS:
+        found = re.search(pattern, error)
+        if found:
+            return int(found["got"]), int(found["want"]), False
+    for pattern in EITHER:
+        found = re.search(pattern, error)
+        if found:
+            return int(found.group(1)), int(found.group(2)), True
+    found = re.search(r"sum exactly to (\d+) .*split_sizes=\[([\d, ]+)\]", error)
+    if found:
+        return int(found.group(1)), sum(int(n) for n in found.group(2).split(",")), False
+    return None

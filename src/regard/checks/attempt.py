@@ -1,0 +1,105 @@
+"""One way to call a subject, tried: what runs becomes a `Call`, what does not leaves its error and how far it came."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from regard.checks.call import Call, Source
+from regard.checks.outputs import float_tensors, main_tensor
+from regard.checks.plan import Signature, fixed_arguments
+from regard.checks.subject import Subject, describe_error, line_in
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a call did not run, and how far into the forward it came (the line)."""
+
+    text: str
+    line: int = 0
+
+
+class NotCallable(Exception):
+    """No way to call the subject was found; the text holds the error of the attempt that came furthest, `line` how far."""
+
+    def __init__(self, text: str, line: int = 0) -> None:
+        super().__init__(text)
+        self.line = line
+
+
+def attempt(
+    subject: Subject,
+    signature: Signature,
+    plan: dict[str, str],
+    sources: dict[str, Source],
+    errors: list[Failure],
+    *,
+    further: bool = False,
+) -> Call | None:
+    """The call with these sources if it runs, else None (the reasons are appended). `further`: the less likely values of other arguments."""
+    query = next((s for s in ("query", "x") if s in sources), next(iter(sources)))
+    every, odd = fixed_arguments(signature, sources[query].grid), None
+    for fixed in every[1:] if further else every[:1]:
+        call = Call(sources, plan, fixed, query=query)
+        found = attempt_call(subject, call, errors)
+        if found is not None and found.arguments != plan:  # the streams changed places: so may what goes with them
+            again = (attempt_call(subject, found.but(fixed=f), errors) for f in (fixed, *every))
+            return next((a for a in again if a is not None and a.arguments == found.arguments), found)
+        if found is not None and (not further or is_finite(subject, found)):
+            return found
+        odd = odd or found  # NaN may come from a mask that we made up
+    return odd
+
+
+def is_finite(subject: Subject, call: Call) -> bool:
+    """Has the main output neither NaN nor inf?"""
+    generator = torch.Generator().manual_seed(1)
+    tokens = {n: s.sample(generator) for n, s in call.sources.items()}
+    raw = subject.call(call.lay_out(tokens, subject.dtype), module=subject.instance(fresh=True))
+    return bool(torch.isfinite(call.main_output(raw)).all())
+
+
+def attempt_call(subject: Subject, call: Call, errors: list[Failure]) -> Call | None:
+    """This one call, with its output found, if it runs; else None, with the reason in `errors`."""
+    generator = torch.Generator().manual_seed(1)
+    tokens = {n: s.sample(generator) for n, s in call.sources.items()}
+    try:  # on one object, since most attempts fail; what runs must also run on a fresh one
+        kwargs = call.lay_out(tokens, subject.dtype)
+        raw = subject.call(kwargs, module=subject.trial())
+        raw = subject.call(kwargs, module=subject.instance(fresh=True))
+    except Exception as error:
+        errors.append(Failure(describe_error(error), line_in(error, subject.forward)))
+        return None
+    query = call.sources[call.query]
+    found = main_tensor(raw, query, call.sources[call.keys])
+    if call.is_cross and (found is None or not found[2]):  # the stream that the output follows is the one that asks
+        other = main_tensor(raw, call.sources[call.keys], query)
+        if other is not None and other[2]:
+            turned = {"query": call.sources[call.keys], "context": query}
+            fed = {p: "context" if s == call.query else "query" for p, s in call.arguments.items()}
+            found, call = other, call.but(sources=turned, arguments=fed, query="query")
+    if found is None:
+        errors.append(
+            Failure(f"it returned {type(raw).__name__} without a float tensor of {query.batch} items", 1 << 20)
+        )
+        return None
+    path, layout, follows = found
+    if not follows and _no_batch_axis(subject, call, raw):
+        errors.append(Failure("its first output has the same shape for any number of items", 1 << 20))
+        return None
+    return call.but(output=path, output_layout=layout, follows=follows)
+
+
+def _no_batch_axis(subject: Subject, call: Call, raw: Any) -> bool:
+    """Is the first output, of more than one number, of one shape for more items too? Then their axis is not the batch."""
+    more = {n: replace(s, batch=s.batch + 1) for n, s in call.sources.items()}
+    generator = torch.Generator().manual_seed(1)
+    try:
+        tokens = {n: s.sample(generator) for n, s in more.items()}
+        other = subject.call(call.but(sources=more).lay_out(tokens, subject.dtype), module=subject.trial())
+    except Exception:
+        return False
+    first, again = (next((t for _, t in float_tensors(r)), None) for r in (raw, other))
+    return first is not None and again is not None and first.numel() > 1 and first.shape == again.shape
