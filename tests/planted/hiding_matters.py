@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import nn
 
-RULES = {"ATT105"}
+RULES = {"ATT105", "ATT109"}
 
 
 class Right(nn.Module):
