@@ -19,6 +19,7 @@ NOT_STREAMS = {
     "mask", "lengths", "cache", "cache_position", "cache_option", "positions", "return_option", "path_option", "causal_option", "bias", "grid", "segments",
 }  # fmt: skip
 SCALE = 0.5  # what a kernel's logits are multiplied by when its scale has to be given
+HIDES = re.compile(r".*(ignor|absent|missing|dead|drop|invalid|empty|inactive|hidden|exclud).*")
 SIZE_NAMES = {"h": 0, "height": 0, "w": 1, "width": 1, "d": None}
 
 
@@ -40,6 +41,7 @@ class Signature:
     required: list[str] = field(default_factory=list)  # all parameters without a default
     unknown: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)  # masks of heads, mask objects and functions of a kernel
+    hiding: set[str] = field(default_factory=set)  # masks in which True hides, as far as their names tell
     variadic: int = 0
 
     def kind_of(self, name: str) -> str | None:
@@ -54,11 +56,23 @@ def read_signature(forward: Callable[..., Any]) -> Signature:
             out.variadic = 1
         elif p.kind is not p.VAR_KEYWORD and p.name != "self":
             _place(out, p)
+    _padded_streams(out)
     if out.variadic and not out.streams:
         out.streams = ["*0"]
     if not out.streams:
         _optional_streams(out)
     return out
+
+
+def _padded_streams(out: Signature) -> None:
+    """What has lengths of its own (past and past_len, both required) is padded tokens, whatever it is called: no cache."""
+    for name in [n for n in out.caches if n in out.required]:
+        lengths = [n for n in out.required if re.fullmatch(rf"{re.escape(name)}_?(lens?|lengths?)", n)]
+        if lengths:
+            out.caches = [n for n in out.caches if n not in (name, *lengths)]
+            out.streams = [n for n in out.required if n in (name, *out.streams)]
+            out.lengths += [n for n in lengths if n not in out.lengths]
+            out.cache_positions = [n for n in out.cache_positions if n not in lengths]
 
 
 def _optional_streams(out: Signature) -> None:
@@ -103,6 +117,8 @@ def _place(out: Signature, p: inspect.Parameter) -> None:
         out.left_out.append(p.name)
     elif role == "mask" and not _counts(p):
         out.masks.append(p.name)
+        if HIDES.fullmatch(p.name.lower()):
+            out.hiding.add(p.name)
     elif role == "lengths" and not _counts(p) and not _plain_number(p):
         out.lengths.append(p.name)
     elif role == "cache" and not (required and tensor):
@@ -207,12 +223,15 @@ def _variants(signature: Signature, base: dict[str, Any]) -> Iterator[dict[str, 
     tables = [n for n in signature.required if n in signature.positions]
     numbers = [n for n in signature.required if n in signature.unknown and constructor_role(n) != "scale"]
     scales = {n: SCALE for n in signature.unknown if n not in signature.required and constructor_role(n) == "scale"}
-    for keep in (None, *KEEP_ALL) if masks else (None,):
+    opened = [
+        {n: choices[i] for n, choices in ((n, _openings(signature, n)) for n in masks)} for i in range(len(HIDDEN))
+    ]
+    for given in (dict.fromkeys(masks, None), *opened) if masks else ({},):
         for without in (tables, [*tables, *numbers]) if tables or numbers else ([],):
-            given = {n: AS_ONES.get(keep, keep) if keep and re.fullmatch(STATE, n) else keep for n in masks}
             yield {**base, **scales, **given, **dict.fromkeys(without, None)}
     if len(masks) == 2:  # one for each of two streams
-        yield from ({**base, **scales, masks[0]: a, masks[1]: b} for a, b in (KEEP_EACH, KEEP_EACH[::-1]))
+        for order in ((True, False), (False, True)):
+            yield {**base, **scales, **{n: _of_stream(q, n in signature.hiding) for n, q in zip(masks, order)}}
     places = [n for n in signature.required if n in signature.cache_positions or n in signature.positions]
     for axes in (3, 2) if places else ():
         yield {**base, **dict.fromkeys(places, _coordinates(axes))}
@@ -258,32 +277,36 @@ def _full_lengths(tokens: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
     return torch.full((keys.shape[0],), keys.shape[1])
 
 
-def _keep_all(
-    axes: str, dtype: torch.dtype | None, fill: float = 1.0
-) -> Callable[[dict[str, Tensor], torch.dtype], Tensor]:
+def _open(axes: str, dtype: torch.dtype | None, value: int) -> Callable[[dict[str, Tensor], torch.dtype], Tensor]:
+    """A mask of one value; a dtype of None is the working one."""
+
     def mask(tokens: dict[str, Tensor], working: torch.dtype) -> Tensor:
         queries, keys = next(iter(tokens.values())), list(tokens.values())[-1]
         size = {"B": keys.shape[0], "S": keys.shape[1], "T": queries.shape[1], "1": 1}
-        shape = tuple(size[a] for a in axes)
-        return torch.full(shape, fill, dtype=working if dtype is None else dtype)
+        return torch.full(tuple(size[a] for a in axes), value, dtype=dtype or working)
 
     mask.__doc__ = f"a mask ({', '.join(axes)}) that hides nothing"
     return mask
 
 
 AXES = ("BS", "BTS", "B1TS", "TS")
-ADDED = [_keep_all(axes, None, 0.0) for axes in AXES]  # zeros, to be added
-AS_ONES = dict(zip(ADDED, [_keep_all(axes, None) for axes in AXES], strict=True))  # where the name says that 1 is seen
-KEEP_ALL = [*(_keep_all(axes, torch.bool) for axes in AXES), *ADDED]
+SEEN = [_open(axes, torch.bool, 1) for axes in AXES]
+ONES = [_open(axes, None, 1) for axes in AXES]
+ADDED = [_open(axes, None, 0) for axes in AXES]
+HIDDEN = [_open(axes, dtype, 0) for dtype in (torch.bool, None, torch.long) for axes in AXES]
 
 
-def _keep_stream(first: bool) -> Callable[[dict[str, Tensor], torch.dtype], Tensor]:
+def _openings(signature: Signature, name: str) -> list[Callable[[dict[str, Tensor], torch.dtype], Tensor]]:
+    """Masks that hide nothing, the likeliest first: ones where the name says what is seen, zeros where it says what is not."""
+    if name in signature.hiding:
+        return HIDDEN
+    return [*SEEN, *ONES, *ADDED] if re.fullmatch(STATE, name) else [*SEEN, *ADDED, *ONES]
+
+
+def _of_stream(first: bool, hides: bool) -> Callable[[dict[str, Tensor], torch.dtype], Tensor]:
     def mask(tokens: dict[str, Tensor], working: torch.dtype) -> Tensor:
         stream = list(tokens.values())[0 if first else -1]
-        return torch.ones(stream.shape[:2], dtype=torch.bool)
+        return torch.full(stream.shape[:2], not hides)
 
     mask.__doc__ = f"a mask ({'queries' if first else 'keys'} of every item) that hides nothing"
     return mask
-
-
-KEEP_EACH = [_keep_stream(True), _keep_stream(False)]

@@ -73,6 +73,8 @@ def _called(
     subject = Subject(made, seed=seed)
     signature = read_signature(subject.forward)
     evidence = read_evidence(subject.pristine)
+    said = {n: evidence.polarity(n)[0] for n in signature.masks}
+    signature.hiding = {n for n in signature.masks if (said[n] or ("drop" if n in signature.hiding else "")) == "drop"}
     design = design or Design.from_comment(evidence.source) or Design()
     try:
         call = declared_call(subject, signature, design) or infer_call(subject, signature, seconds)

@@ -45,7 +45,7 @@ CONSTRUCTOR = {  # role -> pattern on the whole name; first match wins
 CALL = {
     "cache_option": r"(use|return|update|return_new|write|store)_?(kv_?)?cache|use_past|return_past|decode|incremental|is_decoding",
     "cache_position": r"(cache_?pos(ition)?s?|input_?pos|start_?(pos|index)?|offset|pos_?offset|position_?offset|seq_?offset|past_?len(gth)?|cur(rent)?_?pos|step|t0|pos)",
-    "cache": r"(layer_)?past.*|.*cache.*|incremental_state|(kv_?|prev_?|recurrent_?|inference_?)(state|params)|prev_?(kv|keys?|values?)|kv_prev|memo|mems",
+    "cache": r"(layer_)?past.*|.*cache.*|incremental_state|(kv_?|prev_?|recurrent_?|inference_?)(state|params)|prev_?(kv?|v|keys?|values?)|(kv?|v|keys?|values?)_?prev|memo|mems",
     "lengths": r"(?!(query|q|kv|past)_)(.*_)?(len|lens|lengths?|valid_?lens?|seq_?lens?|n_valid|num_valid|sizes)|(n|num|nb|number_of)_(real_)?(words|tokens|frames|nodes|points|elements|chars|patches|regions|objects|items|sentences|keys|entities|agents|instances|atoms|residues)|(word|token|frame|node|point|element|patch|region|object|item|sentence|key|agent|atom)_counts?",
     "left_out": r".*head_?mask.*|block_?mask|.*mask_(fn|func|mod)",
     "mask": r".*(mask|pad|padding|valid|keep|visible).*|adj(acency)?(_?mat(rix)?)?|(is_|was_)?((entity|entities|agents?|nodes?|objects?|tokens?|slots?|items?|units?|keys?|points?|words?|frames?)_)?(is_)?(absent|missing|exists?|alive|dead|occupied|inactive|ignored?|present)",

@@ -10,6 +10,7 @@ from regard.checks.case import Case, Verdict
 from regard.checks.mask_use import MaskUse
 from regard.checks.masks import mask_uses, masked
 from regard.checks.rule import rule
+from regard.checks.sites import watch
 
 
 @rule("ATT601", kinds=("fully-masked-nan", "finite-min-overflow"))
@@ -46,6 +47,20 @@ def fully_masked_row(case: Case) -> list[Verdict]:
                         )
                     )
                     break
+                if _weights_stay_finite(case, call, use, keep, batch):
+                    out.append(
+                        Verdict(
+                            "question",
+                            f"when {use.parameter} hides every token of an item, the output is NaN, and the weights are not: is an empty item possible?",
+                            kind="fully-masked-nan",
+                            measured="NaN",
+                            allowed="finite",
+                            example="item 0 fully hidden",
+                            cause="a mean over no tokens is 0 / 0",
+                            fix="divide by the count clamped to 1",
+                        )
+                    )
+                    break
                 out.append(
                     _verdict(
                         case,
@@ -58,6 +73,13 @@ def fully_masked_row(case: Case) -> list[Verdict]:
                 )
                 break
     return out
+
+
+def _weights_stay_finite(case: Case, call: Call, use: MaskUse, keep: Tensor, batch: dict[str, Tensor]) -> bool:
+    """Are weights seen inside, none of them NaN? Then the attention is not where the NaN comes from."""
+    extra = use.arguments(keep, batch[call.query].shape[1], case.subject.dtype)
+    made = [s.weights_made for s in watch(case, batch, call=call, extra=extra).sites]
+    return bool(made) and all(w is not None and bool(torch.isfinite(w).all()) for w in made)
 
 
 @rule("ATT602", kinds=("fully-masked-nan-backward",))
