@@ -228,3 +228,53 @@ def test_a_fault_of_the_search_itself_is_told_as_a_module_that_was_not_exercised
     report = check(Tokens)
     assert report.status == "not-exercised"
     assert "the search for a call broke off: TypeError" in report.reason
+
+
+class Bag(nn.Module):
+    """One bag of instances, (K, dim), without an axis of items: one vector of scores."""
+
+    def __init__(self, dim=20):
+        super().__init__()
+        self.weigh, self.judge = nn.Sequential(nn.Linear(dim, 12), nn.Tanh(), nn.Linear(12, 1)), nn.Linear(dim, 5)
+
+    def forward(self, instances):
+        shares = torch.softmax(self.weigh(instances).t(), dim=1)  # (1, K)
+        return self.judge(torch.mm(shares, instances).view(-1)), shares
+
+
+def test_a_lone_bag_gives_one_vector():
+    case = prepare(Bag)
+    assert layout(case) == "LD"
+    assert (case.call.output, case.call.follows) == ((0,), False)
+    assert case.run(case.sample()).shape == (1, 1, 5)
+
+
+def test_a_lone_bag_gives_no_alarm():
+    assert not [f for f in check(Bag).findings if f.level in ("error", "warning")]
+
+
+class Bound:
+    """Weights in a list, einsum for every product: no module."""
+
+    def __init__(self, weights):
+        self.weights = weights
+
+    def __call__(self, x):
+        q, k, v = (torch.einsum("...nd,de->...ne", x, w.to(x)) for w in self.weights)
+        return attend(q, k, v)
+
+
+def closed_over():
+    w = torch.randn(24, 72, generator=torch.Generator().manual_seed(0)) / 5
+
+    def mix(x):
+        return attend(*torch.einsum("bnd,de->bne", x, w.to(x)).chunk(3, -1))
+
+    return mix
+
+
+@pytest.mark.parametrize("make", [lambda: Bound([torch.randn(18, 18) / 4 for _ in range(3)]), closed_over])
+def test_the_width_of_a_function_comes_from_the_weights_that_it_keeps(make):
+    case = prepare(make())
+    assert layout(case) == "BLD"
+    assert case.call.sources["x"].width in (18, 24)

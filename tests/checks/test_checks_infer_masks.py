@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from regard.checks.check import check
 from regard.checks.mask_use import MaskUse
-from regard.checks.plan import read_signature
+from regard.checks.plan import fixed_arguments, read_signature
 from regard.checks.prepare import prepare
 
 SHAPES = ("BS", "TS", "BTS", "B1TS", "BHTS")
@@ -157,3 +158,96 @@ class SeenOrNot(nn.Module):
 def test_a_required_mask_that_is_named_for_what_is_seen_begins_with_ones():
     case = prepare(SeenOrNot())
     assert bool((case.raw(case.sample()).abs() > 1e-6).any())
+
+
+class Crowd(nn.Module):
+    """Agents that may be absent: they are hidden as keys, and the mean is over those that are there."""
+
+    def __init__(self, dim=24):
+        super().__init__()
+        self.qkv, self.vote = nn.Linear(dim, 3 * dim), nn.Linear(dim, 5)
+
+    def forward(self, agents, is_absent):
+        q, k, v = self.qkv(agents).chunk(3, -1)
+        logits = q @ k.mT * q.shape[-1] ** -0.5 - 1e9 * is_absent.to(q.dtype)[:, None]
+        there = 1 - is_absent.to(q.dtype)[..., None]
+        return self.vote((logits.softmax(-1) @ v * there).sum(1) / there.sum(1))
+
+
+def test_who_is_absent_is_a_mask_and_nobody_is_at_first():
+    case = prepare(Crowd)
+    assert list(case.call.arguments) == ["agents"]
+    tokens = case.sample()
+    assert not case.call.fixed["is_absent"](tokens, torch.float64).any()
+    use = next(u for u in case.masks if u.parameter == "is_absent")
+    assert (use.works, use.polarity) == (True, "drop")
+
+
+def test_a_mean_over_nobody_is_asked_about():
+    levels = {f.level for f in check(Crowd).findings if f.rule == "ATT601"}
+    assert levels == {"question"}
+
+
+def test_a_name_says_whether_a_mask_begins_with_ones():
+    def forward(x, visible, ignore_mask, gate_mask):
+        """ignore_mask: what is left out."""
+
+    signature = read_signature(forward)
+    opened = fixed_arguments(signature, (6,))[2]
+    tokens = {"x": torch.zeros(3, 7, 4)}
+    values = {n: float(opened[n](tokens, torch.float32).float().mean()) for n in signature.masks}
+    assert values == {"visible": 1.0, "ignore_mask": 0.0, "gate_mask": 1.0}
+
+
+class Forecast(nn.Module):
+    """Steps to come read a history that is padded behind."""
+
+    def __init__(self, dim=24):
+        super().__init__()
+        self.q, self.kv = nn.Linear(dim, dim), nn.Linear(dim, 2 * dim)
+
+    def forward(self, past, steps, past_lengths):
+        k, v = self.kv(past).chunk(2, -1)
+        known = torch.arange(past.shape[1]) < past_lengths[:, None]
+        logits = (self.q(steps) @ k.mT * k.shape[-1] ** -0.5).masked_fill(~known[:, None], -1e9)
+        return logits.softmax(-1) @ v
+
+
+def test_a_past_with_lengths_is_a_stream_and_no_cache():
+    case = prepare(Forecast)
+    assert case.call.arguments == {"steps": "query", "past": "context"}
+    assert [(u.parameter, u.source, u.works) for u in case.masks] == [("past_lengths", "context", True)]
+
+
+class Split(nn.Module):
+    """Keys and values of earlier tokens come as two arguments and go back as two tensors."""
+
+    def __init__(self, dim=24):
+        super().__init__()
+        self.qkv = nn.Linear(dim, 3 * dim)
+
+    def later(self, new, keys):
+        return torch.ones(new, keys, dtype=torch.bool).triu(keys - new + 1)
+
+    def forward(self, x, key_cache=None, value_cache=None):
+        q, k, v = self.qkv(x).chunk(3, -1)
+        if key_cache is not None:
+            k, v = torch.cat([key_cache, k], 1), torch.cat([value_cache, v], 1)
+        hide = self.later(x.shape[1], k.shape[1])
+        return (q @ k.mT * 24**-0.5).masked_fill(hide, -torch.inf).softmax(-1) @ v, k, v
+
+
+class Cornered(Split):
+    """The triangle starts in the corner of the cache."""
+
+    later = staticmethod(lambda new, keys: torch.ones(new, keys, dtype=torch.bool).triu(1))
+
+
+def test_keys_and_values_may_be_cached_apart():
+    case = prepare(Split)
+    assert (case.cache.style, case.cache.parameter, case.cache.values) == ("returned", "key_cache", "value_cache")
+    assert not [f for f in check(Split).findings if f.level in ("error", "warning")]
+
+
+def test_a_fault_of_a_cache_in_two_arguments_is_found():
+    assert "ATT203" in {f.rule for f in check(Cornered).findings if f.level == "error"}

@@ -7,7 +7,12 @@ import re
 
 def width_asked(error: str) -> int | None:
     """The width that torch's message says a layer expects."""
-    for pattern in (r"and (\d+)x\d+\)", r"normalized_shape=\[(\d+)\]", r"to have (\d+) channels"):
+    for pattern in (
+        r"and (\d+)x\d+\)",
+        r"normalized_shape=\[(\d+)\]",
+        r"to have (\d+) channels",
+        r"has size (\d+) for operand 1 which",
+    ):
         found = re.search(pattern, error)
         if found:
             return int(found.group(1))

@@ -152,7 +152,7 @@ def _source_candidates(
     collisions: list[dict[str, Source]] = []  # an axis could be taken for another: only when nothing else runs
     for layout, batch in itertools.product(layouts(module, plan, hint), BATCHES):
         one = batch == 1 and layout.batched  # one item goes with anything
-        if (layout.axes == "BL" and vocabulary is None) or (one and not alike):
+        if (layout.axes == "BL" and vocabulary is None) or (one and not alike) or (batch > 1 and not layout.batched):
             continue
         for i, grid in enumerate(_grids(module, layout)):
             if i == 1 and layout.axes == "BLD" and len(names) == 2:
@@ -211,7 +211,7 @@ def layouts(module: Any, plan: dict[str, str], hint: str | None = None) -> list[
     )
     linear = any(isinstance(m, (nn.Linear, nn.MultiheadAttention)) for m in parts)
     conv1 = any(isinstance(m, (nn.Conv1d, nn.BatchNorm1d)) for m in parts)
-    parameters = any(True for m in parts for _ in m.parameters(recurse=False))
+    parameters = any(True for m in parts for _ in m.parameters(recurse=False)) or bool(sizes.held(module))
     if parts and isinstance(
         next((m for m in parts if next(m.parameters(recurse=False), None) is not None), None), nn.Embedding
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -55,9 +56,11 @@ class CacheUse:
     position: str | None = None
     position_form: str = "int"  # or "tensor": places of the new tokens, (T,)
     options: dict[str, Any] | None = None
+    values: str | None = None  # the argument for the values, where keys and values come and go apart
 
     def describe(self) -> dict[str, Any]:
-        return {"style": self.style, "argument": self.parameter, "reset": self.reset, "position": self.position}
+        argument = self.parameter if self.values is None else f"{self.parameter}, {self.values}"
+        return {"style": self.style, "argument": argument, "reset": self.reset, "position": self.position}
 
 
 def infer_cache(case: Case) -> CacheUse | None:
@@ -80,6 +83,8 @@ def _candidates(case: Case) -> list[CacheUse]:
     position = signature.cache_positions[0] if signature.cache_positions else None
     out = []
     returned = [n for n in [*signature.unknown, *signature.extra_streams] if signature_default_none(case, n)]
+    pairs = [(a, b) for a, b in itertools.pairwise(signature.caches) if _keys_then_values(a, b)]
+    out += [CacheUse("returned", a, values=b, options=o, position=position) for a, b in pairs for o in ({}, flags)]
     for parameter in [*signature.caches, *returned]:
         for options in ({}, flags) if flags else ({},):
             maker = [*_annotated(case, parameter), *_maker(case)]
@@ -92,6 +97,13 @@ def _candidates(case: Case) -> list[CacheUse]:
     elif position or flags:
         out.append(CacheUse("slots", options=flags, position=position, reset=_reset(case)))
     return [replace(u, position_form=form) for u in out for form in (("int", "tensor") if position else ("int",))]
+
+
+def _keys_then_values(a: str, b: str) -> bool:
+    """prev_k and prev_v, key_cache and value_cache: one name, but for a word."""
+    words = [re.split(r"_|(?<=[a-z])(?=[A-Z])", n) for n in (a, b)]
+    pairs = [(p.lower().rstrip("s"), q.lower().rstrip("s")) for p, q in zip(*words) if p != q]
+    return len(words[0]) == len(words[1]) and pairs in ([("k", "v")], [("key", "value")])
 
 
 def signature_default_none(case: Case, name: str) -> bool:
@@ -149,15 +161,20 @@ class Stream:
         kwargs |= use.options or {}
         kwargs |= extra or {}
         if use.parameter is not None and (self.state is not None or use.style == "filled"):
-            kwargs[use.parameter] = self.state
+            kwargs |= (
+                dict(zip((use.parameter, use.values), self.state or ())) if use.values else {use.parameter: self.state}
+            )
         if use.position is not None:
             n = chunk[self.call.query].shape[1]
             kwargs[use.position] = (
                 self.position if use.position_form == "int" else torch.arange(self.position, self.position + n)
             )
         with untouched_globals(case.seed), torch.no_grad():
-            raw = invoke(self.module, {k: v if k == use.parameter else clone(v) for k, v in kwargs.items()})
-        if use.style == "returned":
+            kept = (use.parameter, use.values)
+            raw = invoke(self.module, {k: v if k in kept else clone(v) for k, v in kwargs.items()})
+        if use.values is not None:
+            self.state = _pair(raw, self.call)
+        elif use.style == "returned":
             self.state = _at(raw, use.path or _cache_path(raw, self.call))
         self.position += chunk[self.call.query].shape[1]
         return self.call.main_output(raw)
@@ -229,6 +246,15 @@ def _cache_path(raw: Any, call: Call) -> tuple[Any, ...]:
         nested = [i for i in order if not isinstance(raw[i], Tensor) and raw[i] is not None]
         return ((nested or order)[0],)
     raise ValueError("no cache among what was returned")
+
+
+def _pair(raw: Any, call: Call) -> tuple[Tensor, Tensor]:
+    """Keys and values that are handed back beside the main output: the last two tensors of a tuple."""
+    main = call.output[0] if call.output else 0
+    rest = [t for i, t in enumerate(raw) if i != main and isinstance(t, Tensor)] if isinstance(raw, tuple) else []
+    if len(rest) < 2:
+        raise ValueError("no pair of keys and values among what was returned")
+    return rest[-2], rest[-1]
 
 
 def _at(raw: Any, path: tuple[Any, ...]) -> Any:

@@ -24,6 +24,8 @@ def main_tensor(raw: Any, query: Source, keys: Source) -> tuple[tuple[Any, ...],
             axes = {1: "B", 2: "BD", 3: "BLD", 4: "BLHD", 5: "BTHWD"}.get(tensor.ndim)
             if axes:
                 rest.append((path, Layout(axes), False))
+        elif not query.layout.batched and tensor.ndim in (1, 2) and query.tokens not in tensor.shape:  # of all tokens
+            rest.append((path, Layout("D" if tensor.ndim == 1 else "LD"), False))
     return rest[0] if rest else None
 
 

@@ -7,6 +7,8 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
+from types import CellType
 from typing import Any
 
 from torch import Tensor, nn
@@ -17,12 +19,14 @@ DEFAULT_WIDTH = 12  # for modules that take any width
 LENGTHS = (7, 6, 8, 12, 16, 24, 9, 49, 64)
 GRIDS = ((5, 6), (4, 6), (6, 8), (8, 12), (8, 8), (7, 7), (14, 14), (16, 16), (6, 6), (4, 4), (12, 12), (32, 32))
 LARGEST = 4096
+EMPTY_CELL = CellType()
 
 
 def widths(module: Any) -> list[int]:
     """Channel counts that an input may have, the likeliest first."""
     if not isinstance(module, nn.Module):
-        return [8]
+        often = Counter(n for t in held(module) for n in t.shape if n > 1)
+        return [n for n, _ in sorted(often.items(), key=lambda item: (-item[1], -item[0]))][:8] or [8]
     score: Counter[int] = Counter()
     for name, value in _defaults(module):
         if constructor_role(name) == "width":
@@ -55,6 +59,27 @@ def widths(module: Any) -> list[int]:
         score[8 * heads] += 2
         score[3 * 8 * heads] += 1
     return [n for n, _ in sorted(score.items(), key=lambda item: (-item[1], -item[0]))][:8] or [DEFAULT_WIDTH]
+
+
+def held(function: Any) -> list[Tensor]:
+    """Weights that a callable which is no module keeps: in its attributes, what it closes over, or what is bound to it."""
+    if isinstance(function, nn.Module):
+        return []
+    cells = [c.cell_contents for c in getattr(function, "__closure__", None) or () if c != EMPTY_CELL]
+    bound = [getattr(function, "args", ()), getattr(function, "keywords", {})] if isinstance(function, partial) else []
+    return list(
+        _tensors([*vars(function).values(), *cells, *bound] if hasattr(function, "__dict__") else [*cells, *bound])
+    )
+
+
+def _tensors(values: Any, depth: int = 3) -> Iterator[Tensor]:
+    for value in values if depth else ():
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _tensors(value, depth - 1)
+        elif isinstance(value, dict):
+            yield from _tensors(value.values(), depth - 1)
 
 
 def _defaults(module: nn.Module) -> Iterator[tuple[str, int]]:

@@ -11,6 +11,7 @@ import inspect
 import io
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -75,7 +76,10 @@ class Subject:
 
     @property
     def forward(self) -> Callable[..., Any]:
-        return self.pristine.forward if self.is_module else self.pristine
+        if self.is_module:
+            return self.pristine.forward
+        plain = inspect.isroutine(self.pristine) or inspect.isclass(self.pristine) or isinstance(self.pristine, partial)
+        return self.pristine if plain else self.pristine.__call__
 
     def signature(self) -> inspect.Signature:
         return signature_of(self.forward)
