@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import torch
@@ -41,6 +42,9 @@ def hiding_matters(case: Case) -> list[Verdict]:
                 f"{use.parameter}: not exercised, the streams come as a list, which says how long they are"
             )
             continue
+        if not use.changes and use.shape == "lengths" and _one_number(case, use):
+            case.notes.append(f"{use.parameter}: not exercised, it may be one number for all items, and is not needed")
+            continue
         if not use.changes and (setting := _other_mode(case, use)):
             out.append(_off(use, setting))
             continue
@@ -79,6 +83,12 @@ def hiding_matters(case: Case) -> list[Verdict]:
                 )
             )
     return out
+
+
+def _one_number(case: Case, use: MaskUse) -> bool:
+    """An optional num_frames may say how a batch was folded; lengths may not."""
+    optional = use.parameter not in case.signature.required
+    return optional and re.match(r"(n|num|nb|number_of)_", use.parameter) is not None
 
 
 def _changes_elsewhere(case: Case, call: Call, use: MaskUse) -> bool:
