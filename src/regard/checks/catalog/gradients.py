@@ -123,8 +123,9 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
     )
     if not never and _by_choice(case, dead):
         return [_chosen(dead, len(got))]
+    not_given = [n for n in case.signature.unknown if n not in case.signature.required]
     optional = len(attention_sites(case)) > 1 or bool(
-        case.signature.extra_streams or case.signature.caches or case.signature.positions
+        case.cache or case.signature.extra_streams or case.signature.caches or case.signature.positions or not_given
     )
     leads = _leads_back(case, dead) if kind == "unused-parameters" and not never else None
     if leads is True:

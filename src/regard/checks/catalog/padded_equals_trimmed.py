@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import nn
 
 from regard.checks.call import Call
 from regard.checks.case import Case, Verdict
@@ -65,6 +66,7 @@ def _change(case: Case, call: Call, use: MaskUse) -> float:
     batch = case.sample(1, call=call)
     keep = keep_pattern(use, batch, last=True)
     keep[0, -2:] = False
+    _fill_with_padding(case, batch[use.source], keep)
     padded = masked(case, call, use, batch, keep)
     count = int(keep[0].sum())
     case.need(count > 0, "too few tokens to leave one beside the padding")
@@ -77,3 +79,11 @@ def _change(case: Case, call: Call, use: MaskUse) -> float:
         case.need(False, "the output has an axis of keys, which trimming shortens")
     follows = call.follows and use.source == call.query
     return case.difference(padded[:1, :count] if follows else padded[:1], alone)
+
+
+def _fill_with_padding(case: Case, ids: torch.Tensor, keep: torch.Tensor) -> None:
+    """Put the id that an embedding of the module keeps for padding where ids are hidden, in place: callers do, and it may be looked for."""
+    parts = case.subject.pristine.modules() if case.subject.is_module else ()
+    kept = {m.padding_idx for m in parts if isinstance(m, nn.Embedding) and m.padding_idx is not None}
+    if len(kept) == 1 and not ids.is_floating_point():
+        ids[~keep] = kept.pop()

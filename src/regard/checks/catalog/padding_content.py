@@ -39,10 +39,14 @@ def padding_content(case: Case) -> list[Verdict]:
         if worst > case.big:
             kind, cause, fix = mask_cause(case, call, use)
             said = f" ({use.said})" if use.said else ""
+            edges = (
+                use.said.startswith("graphs:") and kind == "padding-leak-nonattention"
+            )  # edges may also shape a bias
             out.append(
                 Verdict(
-                    "error",
-                    f"content hidden by {use.parameter}{said} changes real outputs by {worst:.2g} (relative)",
+                    "question" if edges else "error",
+                    f"content hidden by {use.parameter}{said} changes real outputs by {worst:.2g} (relative)"
+                    + (": is it meant to be seen without an edge?" if edges else ""),
                     kind=kind,
                     measured=worst,
                     allowed=case.tolerance,

@@ -77,6 +77,18 @@ def train_equals_eval(case: Case) -> list[Verdict]:
         change = _compare(case, call, mask, *results)
         if change > case.big:
             case.need(not _random_in_training(case, call, batch, extra), "training is random by more than dropout")
+            if _of_the_batch(case, call, mask):
+                out.append(
+                    Verdict(
+                        "question",
+                        f"in training an item's output depends on its batch ({name}), as with batch normalisation: is it meant?",
+                        kind="path-mismatch",
+                        measured=change,
+                        allowed=case.tolerance,
+                        example=f"{name}: equal for a batch of one item",
+                    )
+                )
+                continue
             lost = not call.is_cross and call.follows and _causal_in_one(case)
             out.append(
                 Verdict(
@@ -102,6 +114,21 @@ def _random_in_training(case: Case, call: Call, batch: Batch, extra: dict[str, A
             for seed in (0, 1)
         ]
     return case.difference(*outs) > case.tolerance
+
+
+def _of_the_batch(case: Case, call: Call, mask: Any) -> bool:
+    """Do both modes agree on a batch of one item?"""
+    if mask is not None:
+        return False
+    one = case.sample(1, call=call, batch=1)
+    try:
+        outs = []
+        for train in (False, True):
+            with NoDropout():
+                outs.append(case.run(one, call=call, module=without_dropout(case).train(train)))
+    except Exception:  # one item does not run
+        return False
+    return case.difference(*outs) <= case.tolerance
 
 
 def _causal_in_one(case: Case) -> bool:
