@@ -49,16 +49,22 @@ def causal_intent(case: Case, sees: Tensor) -> tuple[str | None, str]:
             return f"{name}=True", "causal-missing"
     if any(call_role(n) in ("mask", "causal_option") for n in [*case.signature.masks, *case.signature.options]):
         return None, ""  # the caller brings the mask
-    named = re.search(
-        NAMED, case.evidence.name
-    )  # capitals begin words: FastCausalAttention, and not NonCausalAttention
-    strong = case.evidence.says(STRONG) or (named.group(0) if named else None)
+    strong = case.evidence.says(STRONG) or _named(case, sees)
     pairs = [pair.partition("=") for pair in case.evidence.attributes]
     off = any(constructor_role(name) == "causal" and value == "False" for name, _, value in pairs)
     if strong and not off and not case.evidence.says(WEAKENED):
         return f"its text says {strong.strip()!r}", "causal-missing"
     said = case.evidence.says(WORDS)
     return (f"its text says {said!r}", "question") if said else (None, "")
+
+
+def _named(case: Case, sees: Tensor) -> str | None:
+    """The name where causal is a later word: FastCausalAttention, not NonCausalAttention. The word before may be Frame or Chunk,
+    within which all is seen: only when every output sees all of the future does the name say enough.
+    """
+    named = re.search(NAMED, case.evidence.name)
+    whole = bool((sees | torch.ones_like(sees).tril()).all())
+    return named.group(0) if named and whole else None
 
 
 def _causal_weights(case: Case) -> str | None:
