@@ -19,6 +19,9 @@ WORDS = r"\bcausal|autoregress|decoder-only|left[- ]to[- ]right|no peeking|canno
 
 STRONG = r"\bcausal( multi-?head)?( self)?[- ]attention|^causal\b|causal:|(?<![a-z])Causal(?=[A-Z]\w*)|autoregressive (self-)?attention"
 NAMED = r"(?<!Non)(?<!Not)(?<!Semi)(?<!Anti)(?<!Pseudo)(?<!Partially)(?<=[a-z0-9])Causal((Multi|Single)?Head|Self|Linear|Local|Sliding|Window(ed)?|Dot|Product|Scaled|Softmax|Kernel|Grouped|Query|Flash|Fast|Efficient|Cosine|Masked)*(Attention|Attn|Transformer|Decoder)"
+UNITS = re.compile(
+    r"(Frame|Block|Chunk|Segment|Patch|Group|Prefix|Window|Image|Scale|Stage|Level|Step|Set|Doc\w*|Page|Row)s?(Wise)?$"
+)
 WEAKENED = r"non-?causal|not causal|if causal|causal (is|=|or)|optional|bidirectional|whether"
 
 
@@ -59,12 +62,14 @@ def causal_intent(case: Case, sees: Tensor) -> tuple[str | None, str]:
 
 
 def _named(case: Case, sees: Tensor) -> str | None:
-    """The name where causal is a later word: FastCausalAttention, not NonCausalAttention. The word before may be Frame or Chunk,
-    within which all is seen: only when every output sees all of the future does the name say enough.
+    """The name where causal is a later word: FastCausalAttention, not NonCausalAttention.
+
+    The word before may be a unit within which all is seen (FrameCausalAttention); and where part of the future is hidden, the
+    mask has a form that the name does not tell.
     """
     named = re.search(NAMED, case.evidence.name)
     whole = bool((sees | torch.ones_like(sees).tril()).all())
-    return named.group(0) if named and whole else None
+    return named.group(0) if named and whole and not UNITS.search(case.evidence.name[: named.start()]) else None
 
 
 def _causal_weights(case: Case) -> str | None:
