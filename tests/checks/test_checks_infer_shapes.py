@@ -7,10 +7,14 @@ import torch
 from torch import nn
 
 from regard.checks.asked import mismatch
+from regard.checks.attempt import attempt_call, runs_with_fewer
+from regard.checks.call import Call, Source
 from regard.checks.check import check
 from regard.checks.companions import companion
+from regard.checks.layout import Layout
 from regard.checks.prepare import prepare
 from regard.checks.shapes_apart import Argument, Shapes
+from regard.checks.subject import Subject
 
 
 def attend(q, k, v):
@@ -83,6 +87,49 @@ class Styled(nn.Module):
         return attend(*self.qkv(tokens).chunk(3, -1)).mean(1) * self.gain(style)
 
 
+class Teller(nn.Module):
+    """Word ids, the state of torch's GRU, and encoder outputs."""
+
+    def __init__(self, words=40, dim=24):
+        super().__init__()
+        self.embedding, self.ask = nn.Embedding(words, dim), nn.Linear(dim, dim)
+        self.gru, self.out = nn.GRU(2 * dim, dim, batch_first=True), nn.Linear(dim, words)
+
+    def forward(self, input, hidden, encoder_outputs):
+        read = attend(self.ask(hidden.permute(1, 0, 2)), encoder_outputs, encoder_outputs)
+        y, hidden = self.gru(torch.cat([self.embedding(input), read], 2), hidden)
+        return self.out(y), hidden
+
+
+class Taste(nn.Module):
+    """Ids of what was bought, the id of what is offered, and numbers of the customer."""
+
+    def __init__(self, items=60, dim=16, numbers=5):
+        super().__init__()
+        self.items, self.judge = nn.Embedding(items, dim), nn.Linear(2 * dim + numbers, 1)
+
+    def forward(self, history, offered_id, profile):
+        bought, offered = self.items(history), self.items(offered_id)
+        weights = (bought @ offered[:, :, None] * 0.25).softmax(1)  # (B, L, 1)
+        return self.judge(torch.cat([(weights * bought).sum(1), offered, profile], -1)).squeeze(-1)
+
+
+class Questions(nn.Module):
+    """A vector asks a story in several hops; each fact has an age."""
+
+    def __init__(self, dim=20, inner=28):
+        super().__init__()
+        self.ask, self.key, self.value = (nn.Linear(dim, inner, bias=False) for _ in range(3))
+        self.age = nn.Linear(1, inner)
+
+    def forward(self, question, story, ages):
+        u, keys = self.ask(question), self.key(story) + self.age(ages[..., None])
+        for _ in range(2):
+            weights = (keys * u[:, None]).sum(-1).mul(28**-0.5).softmax(-1)
+            u = u + (weights[..., None] * self.value(story)).sum(1)
+        return u
+
+
 def shapes(case):
     return {p: case.call.sources[s].shape for p, s in case.call.arguments.items()}
 
@@ -121,7 +168,47 @@ def test_a_vector_that_no_weight_depends_on_is_no_query():
     assert not case.call.follows
 
 
-@pytest.mark.parametrize("module", [DecoderStep, Cloud, Distances, Reader, Styled])
+def test_a_state_of_a_recurrent_layer_goes_with_its_words():
+    case = prepare(Teller)
+    assert shapes(case) == {"input": (3, 1), "encoder_outputs": (3, 11, 24)}
+    assert case.call.fixed["hidden"].__doc__ == "made up, (1, B, D), equal for all items"
+
+
+def test_ids_of_one_item_go_with_ids_of_many():
+    case = prepare(Taste)
+    assert list(case.call.arguments) == ["history"]
+    assert {case.call.fixed[n].__doc__[:15] for n in ("offered_id", "profile")} == {
+        "made up, (B), e",
+        "made up, (B, D)",
+    }
+
+
+def test_a_vector_is_not_taken_for_as_many_tokens_as_there_are_keys():
+    assert shapes(prepare(Questions)) == {"question": (3, 20), "story": (3, 9, 20)}
+
+
+def test_a_call_that_runs_for_three_items_only_is_not_taken():
+    class Folded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q, self.r = nn.Linear(24, 24), nn.Linear(24, 24)
+
+        def forward(self, w, r):
+            keys = self.r(r).view(-1, 24)  # (B * S, D)
+            return (self.q(w) @ keys.T).softmax(-1) @ keys + w.mean(0, keepdim=True).expand(3, -1, -1)
+
+    found = attempt_call(*_folded(Folded()))
+    assert found is not None
+    assert not runs_with_fewer(Subject(Folded()), found)
+
+
+def _folded(module):
+    layout = Layout("BLD")
+    sources = {"query": Source(layout, 3, (7,), 24), "context": Source(layout, 3, (9,), 24)}
+    return Subject(module), Call(sources, {"w": "query", "r": "context"}, query="query"), []
+
+
+@pytest.mark.parametrize("module", [DecoderStep, Cloud, Distances, Reader, Styled, Teller, Taste, Questions])
 def test_right_modules_with_companions_give_no_alarm(module):
     report = check(module)
     assert report.status == "checked", report.reason

@@ -92,6 +92,20 @@ def attempt_call(subject: Subject, call: Call, errors: list[Failure]) -> Call | 
     return call.but(output=path, output_layout=layout, follows=follows)
 
 
+def runs_with_fewer(subject: Subject, call: Call) -> bool:
+    """Does the call run for one item less? What runs for three only may have met them as tokens."""
+    generator = torch.Generator().manual_seed(1)
+    fewer = call.but(sources={n: replace(s, batch=max(s.batch - 1, 1)) for n, s in call.sources.items()})
+    try:
+        subject.call(
+            fewer.lay_out({n: s.sample(generator) for n, s in fewer.sources.items()}, subject.dtype),
+            module=subject.trial(),
+        )
+    except Exception:
+        return False
+    return True
+
+
 def _no_batch_axis(subject: Subject, call: Call, raw: Any) -> bool:
     """Is the first output, of more than one number, of one shape for more items too? Then their axis is not the batch."""
     more = {n: replace(s, batch=s.batch + 1) for n, s in call.sources.items()}

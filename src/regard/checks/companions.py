@@ -38,13 +38,14 @@ def companion(layout: str, width: int, along: str | int | None, query: str, name
             return (table[None] if layout[0] == "1" else table).to(dtype)
         if layout == "B":
             return torch.full((items,), 0.5, dtype=dtype)
-        if layout == "ids":
-            return torch.ones(items, count, dtype=torch.long)
+        if layout in ("ids", "id"):
+            return torch.ones((items, count) if layout == "ids" else (items,), dtype=torch.long)
         if layout == "BL":
             row = torch.rand(MOST, generator=generator, dtype=torch.float64)[:count] + 0.5
             return (row / row.sum()).expand(items, count).contiguous().to(dtype)
-        if layout == "BD":
-            return _draw((width,), generator).expand(items, width).contiguous().to(dtype)
+        if layout in ("BD", "1BD"):
+            vector = _draw((width,), generator).expand(items, width).contiguous().to(dtype)
+            return vector if layout == "BD" else vector[None]
         rows = (
             torch.rand(MOST, width, generator=generator, dtype=torch.float64)
             if width <= NARROW
@@ -52,7 +53,7 @@ def companion(layout: str, width: int, along: str | int | None, query: str, name
         )
         return rows[:count].expand(items, count, width).contiguous().to(dtype)
 
-    axes = ", ".join({"P": "T", "R": "2T - 1"}.get(a, a) for a in ("BL" if layout == "ids" else layout))
+    axes = ", ".join({"P": "T", "R": "2T - 1"}.get(a, a) for a in ({"ids": "BL", "id": "B"}.get(layout, layout)))
     make.__doc__ = f"made up, ({axes}), equal for all items"
     return make
 

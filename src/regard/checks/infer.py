@@ -11,7 +11,7 @@ from torch import nn
 
 from regard.checks import sizes
 from regard.checks.asked import unpacks_other, width_asked
-from regard.checks.attempt import Failure, NotCallable, attempt
+from regard.checks.attempt import Failure, NotCallable, attempt, runs_with_fewer
 from regard.checks.call import Call, Source
 from regard.checks.infer_shapes import arguments_apart, search
 from regard.checks.layout import Layout
@@ -72,7 +72,7 @@ def _arguments_apart(
     for further, plan in itertools.product((False, True), plans):
         until = start + (end - start) * APART
         call = _try_plan(subject, signature, plan, errors, until, further=further, most=LIKELY)
-        if call is not None:
+        if call is not None and runs_with_fewer(subject, call):
             return call
     start = time.process_time()
     for arguments in apart:

@@ -7,6 +7,7 @@ The other arguments are companions (see `companions`).
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard.checks import sizes
-from regard.checks.attempt import Failure, attempt_call, is_finite
+from regard.checks.attempt import Failure, attempt_call, is_finite, runs_with_fewer
 from regard.checks.call import Call
 from regard.checks.plan import Signature, fixed_arguments
 from regard.checks.roles import call_role
@@ -27,7 +28,8 @@ from regard.checks.subject import Subject
 
 REPAIRS = 12  # of one choice of layouts
 CHOICES = 64
-STREAM = ("BLD", "BD", "BL", "B")
+STREAM = ("BLD", "BD", "1BD", "BL", "B")
+NUMBERED = re.compile(r"(.*_)?(ids?|idx|index|indices|tokens?|items?|labels?|cats?|categor\w*|words?|target|input)")
 VECTOR = ("BD", "BLD", "B")
 TABLE = ("1PD", "1RD", "PD", "RD", "BLD")
 
@@ -65,10 +67,10 @@ def _layouts(subject: Subject, signature: Signature, name: str, place: int) -> t
     module = subject.pristine
     options = TABLE if name in signature.positions else VECTOR if name in signature.sizes else STREAM
     first = next((m for m in module.modules() if next(m.parameters(recurse=False), None) is not None), None)
-    if place == 0 and isinstance(first, nn.Embedding):
-        options = ("ids", *options)
+    if isinstance(first, nn.Embedding) and (place == 0 or NUMBERED.fullmatch(name.lower())):
+        options = ("ids", "id", *options)
     ranks = {len(names) for names in axis_names(subject.forward, name)}
-    said = tuple(o for o in options if (2 if o == "ids" else len(o)) in ranks)
+    said = tuple(o for o in options if {"ids": 2, "id": 1}.get(o, len(o)) in ranks)
     return said or options
 
 
@@ -77,15 +79,17 @@ def search(
 ) -> Call | None:
     """The first call that runs, before the processor's clock shows `end`; reasons of failures go to `errors`."""
     choices = itertools.product(*(range(len(a.layouts)) for a in arguments))
+    tied = None  # streams of one length: one of them may be a single vector that met the tokens by chance
     for choice in sorted(choices, key=sum)[:CHOICES]:
         layouts = [a.layouts[i] for a, i in zip(arguments, choice)]
-        shapes = Shapes(arguments, layouts, sizes.vocabulary(subject.pristine) if "ids" in layouts else None)
+        shapes = Shapes(arguments, layouts, sizes.vocabulary(subject.pristine) if {"ids", "id"} & {*layouts} else None)
         found = _solved(subject, signature, shapes, errors, end)
-        if found is not None:
+        if found is not None and not shapes.tied:
             return found
+        tied = tied or found
         if time.process_time() > end:
-            return None
-    return None
+            break
+    return tied
 
 
 def _solved(subject: Subject, signature: Signature, shapes: Shapes, errors: list[Failure], end: float) -> Call | None:
@@ -96,6 +100,8 @@ def _solved(subject: Subject, signature: Signature, shapes: Shapes, errors: list
         if call is None or time.process_time() > end:
             return None
         found = attempt_call(subject, call, errors)
+        if found is not None and not runs_with_fewer(subject, found):
+            return None
         if found is not None and found.arguments == call.arguments and is_finite(subject, found):
             return _most_telling(subject, found, [_completed(c, rest) for c in shapes.calls()][1:])
         if found is not None and found.arguments != call.arguments:  # the other one asks, and its companions go with it

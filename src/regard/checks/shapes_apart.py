@@ -2,7 +2,7 @@
 
 Every axis starts with a size that no other axis has, so that a number in a message says which axis is meant.
 Axes: B items, L tokens, D channels, 1 one for all items, P positions of the queries, R distances between them (2 P - 1).
-"ids" is (B, L) of integers.
+"ids" is (B, L) of integers, "id" one for each item; "1BD" is the state that torch's recurrent layers take.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from regard.checks.asked import mismatch
 from regard.checks.call import Call, Source
-from regard.checks.companions import companion
+from regard.checks.companions import NARROW, companion
 from regard.checks.layout import Layout
 from regard.checks.roles import call_role
 
@@ -102,6 +102,14 @@ class Shapes:
             return False
         self.size[keys[0]] += want - got
         return True
+
+    @property
+    def tied(self) -> bool:
+        """Do two streams of features have one length?"""
+        wide = [
+            self.size[i, "L"] for i, layout in enumerate(self.layouts) if layout == "BLD" and self.size[i, "D"] > NARROW
+        ]
+        return len(set(wide)) < len(wide)
 
     def calls(self) -> Iterator[Call]:
         """Ways to tell the query, the keys and their companions apart, the likeliest first; nothing where no argument has tokens."""
