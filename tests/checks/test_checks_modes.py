@@ -104,3 +104,22 @@ def test_two_checks_of_one_object_do_not_know_of_each_other():
     third = regard.check(module, select=["ATT101"])
     assert first.findings == third.findings
     assert [f.measured for f in second.findings] == [f.measured for f in first.findings]
+
+
+class Always(nn.Module):
+    """Dropout in every mode: wanted where the call says so, a fault where nothing is said."""
+
+    def __init__(self, said: bool):
+        super().__init__()
+        self.said, self.qkv = said, nn.Linear(16, 48)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, -1)
+        v = nn.functional.dropout(v, 0.5, training=True) if self.said else nn.functional.dropout(v, 0.5)
+        return (q @ k.mT * 0.25).softmax(-1) @ v
+
+
+@pytest.mark.parametrize(("said", "level"), [(True, "question"), (False, "error")])
+def test_dropout_that_the_call_wants_in_every_mode_is_asked_about(said, level):
+    report = regard.check(Always(said), select=["ATT501", "ATT503"])
+    assert [(f.rule, f.level) for f in report.findings] == [("ATT501", level)]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from regard.checks.case import Case, Verdict
-from regard.checks.no_dropout import NoDropout
+from regard.checks.no_dropout import NoChosenDropout, NoDropout
 from regard.checks.rule import rule
 from regard.checks.sites import attention_sites
 
 
-def _by_dropout(case: Case) -> bool:
+def _by_dropout(case: Case, without: type[NoDropout] = NoDropout) -> bool:
     """With every dropout call at rate 0, are two eval calls equal?"""
     batch = case.sample()
-    with NoDropout():
+    with without():
         return case.difference(case.run(batch, seed=11), case.run(batch, seed=12)) <= case.tolerance
 
 
@@ -41,6 +41,17 @@ def dropout_in_eval(case: Case) -> Verdict | None:
             measured=change,
             allowed=0.0,
             cause="random numbers are drawn in eval",
+            example="the same input twice",
+        )
+    if _by_dropout(case, NoChosenDropout):
+        return Verdict(
+            "question",
+            f"two eval calls differ by {change:.2g}: dropout is alive in eval, where the code says training=True; is that meant?",
+            kind="dropout-in-eval",
+            measured=change,
+            allowed=0.0,
+            cause="training=True is written at the call",
+            fix="training=self.training, where eval is to give one answer",
             example="the same input twice",
         )
     return Verdict(

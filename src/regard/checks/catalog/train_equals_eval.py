@@ -66,6 +66,7 @@ def train_equals_eval(case: Case) -> list[Verdict]:
     """
     case.need(case.subject.is_module, "a function has no modes")
     case.need(not _batch_statistics(case.subject), "batch normalisation differs between modes by design")
+    case.need_determinism()
     out = []
     for name, call, extra, mask in _inputs(case):
         batch = case.sample(1, call=call)
