@@ -276,3 +276,24 @@ def test_keys_and_values_of_two_lengths_never_reach_the_kernel():
         invoke(module, {"query": torch.randn(2, 5, 16), "context": torch.randn(2, 7, 16)})
     report = check(OfTwoSources())
     assert "ATT305" in {f.rule for f in report.findings if f.level == "error"}
+
+
+class ReadsTheFirst(torch.nn.Module):
+    """Neighbours by their number in the table of all items, without the items' offset: every item reads item 0."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.kv = torch.nn.Linear(16, 16), torch.nn.Linear(16, 32)
+
+    def forward(self, x):
+        b, n, c = x.shape
+        near = (torch.arange(n)[:, None] + torch.arange(3)) % n
+        k, v = self.kv(x).reshape(b * n, 2 * c)[near.expand(b, n, 3)].chunk(2, -1)
+        w = ((self.q(x)[:, :, None] * k).sum(-1) * c**-0.5).softmax(-1)
+        return (w[..., None] * v).sum(2)
+
+
+def test_what_reads_item_0_for_all_shows_in_another_item():
+    found = check(ReadsTheFirst(), select=["ATT301"]).findings
+    assert [f.level for f in found] == ["error"]
+    assert not found[0].message.startswith("item 0 ")

@@ -23,7 +23,7 @@ SCRIPTED = {  # code -> what the script prints before the number or the word
     "ATT104": "mask that hides nothing changes the output by ",
     "ATT108": "bool and int masks differ by ",
     "ATT201": "earlier outputs change by ",
-    "ATT301": "item 0 changes by ",
+    "ATT301": "an item changes by ",
     "ATT501": "two eval calls differ by ",
     "ATT502": "two training calls differ by ",
     "ATT503": "train and eval differ by ",
@@ -85,7 +85,7 @@ def test_a_target_in_a_file_is_loaded_from_that_file(tmp_path, monkeypatch):
     report = regard.check("net.py:Wrong", select=["ATT301"])
     script = report.findings[0].script
     assert "runpy.run_path('net.py')['Wrong']" in script
-    assert ran(script, tmp_path).startswith("item 0 changes by ")
+    assert ran(script, tmp_path).startswith("an item changes by ")
 
 
 def test_a_rule_without_a_short_form_gives_no_script_and_says_nothing_of_it():

@@ -13,17 +13,28 @@ from regard.checks.sites import watch
 
 
 def change_by_others(case: Case) -> float:
-    """How much item 0 changes (relative) when only the other items of its batch are replaced."""
+    """How much the first or the last item changes (relative) when only the other items of its batch are replaced."""
+    return change_and_item(case)[0]
+
+
+def change_and_item(case: Case) -> tuple[float, int]:
+    """The same with the number of the item that changes more: what reads item 0 for all shows in the others alone."""
     if "change_by_others" not in case.facts:
         batch, base = case.base
-        moved = {n: x.clone() for n, x in batch.items()}
-        for x in moved.values():
-            for b in range(1, x.shape[0]):
-                for t in range(x.shape[1]):
-                    replace_token(x, b, t, number=b * 100 + t)
-        out = case.run(moved)
         size = max(float(base.abs().max()), 1e-12)
-        case.facts["change_by_others"] = float((out[0] - base[0]).abs().nan_to_num(0).max()) / size
+        found = []
+        last = base.shape[0] - 1 if all(x.shape[0] == base.shape[0] for x in batch.values()) else 0
+        for item in dict.fromkeys((0, last)):
+            moved = {n: x.clone() for n, x in batch.items()}
+            for x in moved.values():
+                for b in range(x.shape[0]):
+                    for t in range(x.shape[1]) if b != item else ():
+                        replace_token(x, b, t, number=b * 100 + t)
+            out = case.run(moved)
+            found.append((float((out[item] - base[item]).abs().nan_to_num(0).max()) / size, item))
+            if found[-1][0] > case.big:
+                break
+        case.facts["change_by_others"] = max(found, key=lambda f: f[0])
     return case.facts["change_by_others"]
 
 

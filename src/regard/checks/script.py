@@ -16,7 +16,7 @@ from regard.checks.masks import call_for, keep_pattern, named_mask
 from regard.checks.subject import untouched_globals
 
 BODIES = {
-    "ATT301": "moved = {x}.clone()\nmoved{rest} = {other_rest}\na, b = call({x}={x}), call({x}=moved)\nprint('item 0 changes by', (a{first} - b{first}).abs().max().item())",
+    "ATT301": "changes = []\nfor item in (0, -1):\n    moved = {x}.clone()\n    moved[:] = {other_all}\n    moved{item} = {x}{item}\n    a, b = call({x}={x}), call({x}=moved)\n    changes.append((a{item} - b{item}).abs().max().item())\nprint('an item changes by', max(changes))",
     "ATT201": "moved = {x}.clone()\nmoved{last} = {other_last}\na, b = call({x}={x}), call({x}=moved)\nprint('earlier outputs change by', (a - b){before}.abs().max().item())",
     "ATT501": "torch.manual_seed(1); a = call()\ntorch.manual_seed(2); b = call()\nprint('two eval calls differ by', (a - b).abs().max().item())",
     "ATT502": "model.train()\ntorch.manual_seed(1); a = call()\ntorch.manual_seed(2); b = call()\nprint('two training calls differ by', (a - b).abs().max().item())",
@@ -52,7 +52,7 @@ def write_script(case: Case, code: str, verdict: Verdict, target: str) -> str | 
     x = names[call.keys if use is None or use.source not in names else use.source]
     source = call.sources[call.query if use is None else use.source]
     words = {"x": x, "source": x, **_slices(call.sources[call.query].layout.axes)}
-    words |= {f"other_{part}": _other(source, words[part]) for part in ("rest", "last")}
+    words |= {f"other_{part}": _other(source, words[part]) for part in ("all", "last")}
     if use is not None:
         s = call.sources[use.source]
         encode = _encode(use, call.sources[call.query].tokens)
@@ -165,8 +165,24 @@ def _inputs(case: Case, call: Any) -> tuple[list[str], dict[str, str]]:
 
 def _slices(axes: str) -> dict[str, str]:
     if axes == "LBD":
-        return {"first": "[:, 0]", "rest": "[:, 1:]", "last": "[-1]", "before": "[:-1]", "other": "[:, 1:]"}
-    return {"first": "[0]", "rest": "[1:]", "last": "[:, -1]", "before": "[:, :-1]", "other": "[1:]"}
+        return {
+            "first": "[:, 0]",
+            "rest": "[:, 1:]",
+            "last": "[-1]",
+            "before": "[:-1]",
+            "other": "[:, 1:]",
+            "item": "[:, item]",
+            "all": "[:]",
+        }
+    return {
+        "first": "[0]",
+        "rest": "[1:]",
+        "last": "[:, -1]",
+        "before": "[:, :-1]",
+        "other": "[1:]",
+        "item": "[item]",
+        "all": "[:]",
+    }
 
 
 def _at(axes: str, name: str) -> str:

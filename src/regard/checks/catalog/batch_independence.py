@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from regard.checks.case import Case, Verdict
-from regard.checks.cross_talk import cause_of_cross_talk, change_by_others
+from regard.checks.cross_talk import cause_of_cross_talk, change_and_item
 from regard.checks.rule import rule
 
 
@@ -24,14 +24,14 @@ def batch_independence(case: Case) -> Verdict | None:
     case.need(case.call.sources[case.call.query].batch > 1, "the call runs for one item at a time only")
     case.need_determinism()
     batch, base = case.base
-    change = change_by_others(case)
+    change, item = change_and_item(case)
     if change <= case.big:
         return None
     kind, cause, fix = cause_of_cross_talk(case)
     alone = case.call.free_batch
     return Verdict(
         "error" if alone else "question",
-        f"item 0 changes by {change:.2g} (relative) when only the other items of the batch are replaced" + ("" if alone else "; a single item does not run: does the caller compose the batch axis?"),
+        f"item {item} changes by {change:.2g} (relative) when only the other items of the batch are replaced" + ("" if alone else "; a single item does not run: does the caller compose the batch axis?"),
         kind=kind, measured=change, allowed=case.tolerance, cause=cause, fix=fix,
         example=f"batch {base.shape[0]}, length {next(iter(batch.values())).shape[1]}, random tokens",
     )  # fmt: skip
