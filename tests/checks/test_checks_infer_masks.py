@@ -6,10 +6,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from regard.checks.attempt import Failure, attempt, failures_that_tell
+from regard.checks.call import Source
 from regard.checks.check import check
+from regard.checks.infer import infer_call
+from regard.checks.layout import Layout
 from regard.checks.mask_use import MaskUse
 from regard.checks.plan import fixed_arguments, read_signature
 from regard.checks.prepare import prepare
+from regard.checks.subject import Subject
 
 SHAPES = ("BS", "TS", "BTS", "B1TS", "BHTS")
 
@@ -251,3 +256,35 @@ def test_keys_and_values_may_be_cached_apart():
 
 def test_a_fault_of_a_cache_in_two_arguments_is_found():
     assert "ATT203" in {f.rule for f in check(Cornered).findings if f.level == "error"}
+
+
+class Nodes(nn.Module):
+    """A graph without an axis of items, whose edges must be given."""
+
+    def __init__(self, dim=20):
+        super().__init__()
+        self.lift, self.give, self.take = nn.Linear(dim, 16), nn.Linear(16, 1), nn.Linear(16, 1)
+
+    def forward(self, nodes, adj):
+        z = self.lift(nodes)
+        pull = nn.functional.leaky_relu(self.take(z) + self.give(z).t(), 0.2)
+        return torch.mm(pull.masked_fill(adj <= 0, -1e9).softmax(1), z)
+
+
+def test_where_none_is_not_enough_the_layout_is_kept_and_the_argument_given():
+    subject = Subject(Nodes())
+    call = infer_call(subject, seconds=1.5)
+    assert call.sources["x"].layout.axes == "LD"
+    assert bool(call.fixed["adj"](case_tokens(call), torch.float32).all())
+
+
+def case_tokens(call):
+    return {n: s.sample(torch.Generator().manual_seed(0)) for n, s in call.sources.items()}
+
+
+def test_other_values_are_left_when_the_failure_is_the_same():
+    errors: list[Failure] = []
+    signature = read_signature(Nodes().forward)
+    source = Source(Layout("LD"), 1, (7,), 13)  # a width that the first layer refuses
+    assert attempt(Subject(Nodes()), signature, {"nodes": "x"}, {"x": source}, errors, further=True) is None
+    assert len(errors) == failures_that_tell(signature) < 14

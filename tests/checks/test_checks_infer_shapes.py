@@ -130,6 +130,18 @@ class Questions(nn.Module):
         return u
 
 
+class Pairs(nn.Module):
+    """What is known of every pair of residues is added to the scores."""
+
+    def __init__(self, dim=24, known=10):
+        super().__init__()
+        self.qkv, self.add = nn.Linear(dim, 3 * dim), nn.Linear(known, 1)
+
+    def forward(self, residues, relations):
+        q, k, v = self.qkv(residues).chunk(3, -1)
+        return (q @ k.mT * 24**-0.5 + self.add(relations)[..., 0]).softmax(-1) @ v
+
+
 def shapes(case):
     return {p: case.call.sources[s].shape for p, s in case.call.arguments.items()}
 
@@ -183,6 +195,12 @@ def test_ids_of_one_item_go_with_ids_of_many():
     }
 
 
+def test_what_is_known_of_pairs_goes_with_their_tokens():
+    case = prepare(Pairs)
+    assert shapes(case) == {"residues": (3, 7, 24)}
+    assert case.call.fixed["relations"](case.sample(), torch.float64).shape == (3, 7, 7, 10)
+
+
 def test_a_vector_is_not_taken_for_as_many_tokens_as_there_are_keys():
     assert shapes(prepare(Questions)) == {"question": (3, 20), "story": (3, 9, 20)}
 
@@ -208,7 +226,7 @@ def _folded(module):
     return Subject(module), Call(sources, {"w": "query", "r": "context"}, query="query"), []
 
 
-@pytest.mark.parametrize("module", [DecoderStep, Cloud, Distances, Reader, Styled, Teller, Taste, Questions])
+@pytest.mark.parametrize("module", [DecoderStep, Cloud, Distances, Reader, Styled, Teller, Taste, Questions, Pairs])
 def test_right_modules_with_companions_give_no_alarm(module):
     report = check(module)
     assert report.status == "checked", report.reason

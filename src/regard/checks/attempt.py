@@ -9,7 +9,7 @@ import torch
 
 from regard.checks.call import Call, Source
 from regard.checks.outputs import float_tensors, main_tensor
-from regard.checks.plan import Signature, fixed_arguments
+from regard.checks.plan import AXES, Signature, fixed_arguments
 from regard.checks.subject import Subject, describe_error, line_in
 
 
@@ -19,6 +19,7 @@ class Failure:
 
     text: str
     line: int = 0
+    axes: str = ""  # how the query lay
 
 
 class NotCallable(Exception):
@@ -40,8 +41,11 @@ def attempt(
 ) -> Call | None:
     """The call with these sources if it runs, else None (the reasons are appended). `further`: the less likely values of other arguments."""
     query = next((s for s in ("query", "x") if s in sources), next(iter(sources)))
-    every, odd = fixed_arguments(signature, sources[query].grid), None
+    every, odd, before = fixed_arguments(signature, sources[query].grid), None, len(errors)
+    alike = failures_that_tell(signature)
     for fixed in every[1:] if further else every[:1]:
+        if len(errors) - before >= alike and len(set(errors[-alike:])) == 1:  # it does not fail at these arguments
+            return odd
         call = Call(sources, plan, fixed, query=query)
         found = attempt_call(subject, call, errors)
         if found is not None and found.arguments != plan:  # the streams changed places: so may what goes with them
@@ -51,6 +55,12 @@ def attempt(
             return found
         odd = odd or found  # NaN may come from a mask that we made up
     return odd
+
+
+def failures_that_tell(signature: Signature) -> int:
+    """Equal failures in a row after which other values of the same arguments are left: one dtype in all shapes, and another."""
+    doubled = any(n in signature.positions or n in signature.unknown for n in signature.required)
+    return len(AXES) * (2 if doubled else 1) + 1
 
 
 def is_finite(subject: Subject, call: Call) -> bool:
@@ -70,7 +80,9 @@ def attempt_call(subject: Subject, call: Call, errors: list[Failure]) -> Call | 
         raw = subject.call(kwargs, module=subject.trial())
         raw = subject.call(kwargs, module=subject.instance(fresh=True))
     except Exception as error:
-        errors.append(Failure(describe_error(error), line_in(error, subject.forward)))
+        errors.append(
+            Failure(describe_error(error), line_in(error, subject.forward), call.sources[call.query].layout.axes)
+        )
         return None
     query = call.sources[call.query]
     found = main_tensor(raw, query, call.sources[call.keys])

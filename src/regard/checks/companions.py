@@ -46,6 +46,9 @@ def companion(layout: str, width: int, along: str | int | None, query: str, name
         if layout in ("BD", "1BD"):
             vector = _draw((width,), generator).expand(items, width).contiguous().to(dtype)
             return vector if layout == "BD" else vector[None]
+        if layout == "BLLD":
+            left, right = _draw((2, MOST, width), generator)[:, :count]
+            return (left[:, None] * right).expand(items, count, count, width).contiguous().to(dtype)
         rows = (
             torch.rand(MOST, width, generator=generator, dtype=torch.float64)
             if width <= NARROW

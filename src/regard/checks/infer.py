@@ -48,15 +48,18 @@ def infer_call(subject: Subject, signature: Signature | None = None, seconds: fl
     call = _arguments_apart(subject, signature, plans, errors, end)
     if call is not None:
         return call
-    now = time.process_time()
+    now, hint = time.process_time(), None
     for at, further in enumerate(passes):
         last = now + (end - now) * (at + 1) / len(passes)
         for i, plan in enumerate(plans):
             begun = time.process_time()
             until = begun + (last - begun) * (FIRST if i + 1 < len(plans) else 1.0)
-            call = _try_plan(subject, signature, plan, errors, until, further=further)
+            call = _try_plan(subject, signature, plan, errors, until, further=further, hint=hint)
             if call is not None:
                 return call
+            if not further and _misses(signature, errors):  # this layout is right
+                hint = errors[-1].axes
+                break
     best = max(errors, key=lambda e: e.line, default=Failure("it takes no tensor argument that we could find"))
     raise NotCallable(f"{best.text} ({len(errors)} attempts)", best.line)
 
@@ -106,9 +109,10 @@ def _try_plan(
     like: Call | None = None,
     further: bool = False,
     most: int | None = None,
+    hint: str | None = None,
 ) -> Call | None:
     """most: so many attempts, and none with sizes that are alike by chance."""
-    hint = layout_hint(subject.forward, next(iter(plan)))
+    hint = hint or layout_hint(subject.forward, next(iter(plan)))
     wanted: dict[str, int] = {}  # layout -> the width that an error message asked for
     misled: set[str] = set()  # layouts in which that did not help
     refused: set[str] = set()  # layouts with another number of axes than the forward unpacks
@@ -125,6 +129,8 @@ def _try_plan(
             refused.add(first.layout.axes)
         if "tuple of Tensors, not Tensor" in errors[-1].text:  # it stacks a list: the next plan has one
             return None
+        if not further and _misses(signature, errors):  # the next pass gives it
+            return None
         asked, axes = width_asked(errors[-1].text), first.layout.axes
         if asked in [s.width for s in sources.values()]:  # it asks for what it got: another layer asks, not the first
             wanted.pop(axes, None)
@@ -132,6 +138,11 @@ def _try_plan(
         elif asked is not None and axes not in misled and asked in sizes.widths(subject.pristine):
             wanted[axes] = asked
     return None
+
+
+def _misses(signature: Signature, errors: list[Failure]) -> bool:
+    """Did the last attempt need an argument that got None?"""
+    return "NoneType" in errors[-1].text and None in fixed_arguments(signature, (6,))[0].values() if errors else False
 
 
 def _source_candidates(

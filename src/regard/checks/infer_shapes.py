@@ -28,7 +28,7 @@ from regard.checks.subject import Subject
 
 REPAIRS = 12  # of one choice of layouts
 CHOICES = 64
-STREAM = ("BLD", "BD", "1BD", "BL", "B")
+STREAM = ("BLD", "BD", "1BD", "BL", "B", "BLLD")
 NUMBERED = re.compile(r"(.*_)?(ids?|idx|index|indices|tokens?|items?|labels?|cats?|categor\w*|words?|target|input)")
 VECTOR = ("BD", "BLD", "B")
 TABLE = ("1PD", "1RD", "PD", "RD", "BLD")

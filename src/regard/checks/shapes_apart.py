@@ -2,7 +2,8 @@
 
 Every axis starts with a size that no other axis has, so that a number in a message says which axis is meant.
 Axes: B items, L tokens, D channels, 1 one for all items, P positions of the queries, R distances between them (2 P - 1).
-"ids" is (B, L) of integers, "id" one for each item; "1BD" is the state that torch's recurrent layers take.
+"ids" is (B, L) of integers, "id" one for each item; "1BD" is the state that torch's recurrent layers
+take, and "BLLD" says something of every pair of tokens.
 """
 
 from __future__ import annotations
