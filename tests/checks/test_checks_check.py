@@ -297,3 +297,21 @@ def test_what_reads_item_0_for_all_shows_in_another_item():
     found = check(ReadsTheFirst(), select=["ATT301"]).findings
     assert [f.level for f in found] == ["error"]
     assert not found[0].message.startswith("item 0 ")
+
+
+class Capped(torch.nn.Module):
+    """Heads of 4 channels, scores capped at 5."""
+
+    def __init__(self, scale: float):
+        super().__init__()
+        self.scale, self.qkv = scale, torch.nn.Linear(16, 48)
+
+    def forward(self, x):
+        q, k, v = (t.unflatten(-1, (4, 4)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        z = 5.0 * torch.tanh(q @ k.mT * self.scale / 5.0)
+        return (z.softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
+@pytest.mark.parametrize(("scale", "kinds"), [(0.5, []), (2.0, ["scale-inverted"]), (1.0, ["scale-missing"])])
+def test_the_scale_in_front_of_a_softcap_is_read_back(scale, kinds):
+    assert [f.kind for f in check(Capped(scale), select=["ATT401"]).findings] == kinds

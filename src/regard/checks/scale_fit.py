@@ -14,6 +14,7 @@ from regard.checks.sites import recorded, watch
 from regard.intercept import Site
 
 TRUST = 0.999
+ALMOST = 1 - 1e-9  # of a cap: beyond, what was capped cannot be read back
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,9 @@ def _fit(a: Site, b: Site) -> Fit | None:
         return None
     if s_a.shape[:-1] != raw_a.shape[:-1] or raw_a.shape != raw_b.shape:
         return None
+    cap = _cap(a)
+    if cap is not None:
+        s_a, s_b = (cap * torch.atanh((s / cap).clamp(-ALMOST, ALMOST)) for s in (s_a.double(), s_b.double()))
     n = raw_a.shape[-1]
     seen = (recorded(a.visible()) & recorded(b.visible()))[..., :n].expand(raw_a.shape)
     x, y = (
@@ -63,6 +67,18 @@ def _fit(a: Site, b: Site) -> Fit | None:
     r2 = 1 - float((y - slope * x).square().sum()) / total if total > 0 else 1.0
     prior = math.prod(float(f) for f in (*a.query_factors, *a.key_factors)) if _single(a) else 1.0
     return Fit(slope * prior, r2, _spread(x, y), _width(a.query, a.key), raw_a.shape[-2], n, _normalised(a), a)
+
+
+def _cap(site: Site) -> float | None:
+    """c, where the scores end as c * tanh(...), with masks at most behind it: what stands before can then be read back."""
+    ops = [s.op for s in site.before]
+    if ops.count("tanh") != 1:
+        return None
+    after = site.before[ops.index("tanh") + 1 :]
+    factors = [s.factor for s in after if s.op == "scale"]
+    if any(s.op not in ("scale", "fill", "where", "cast") for s in after) or None in factors or not factors:
+        return None
+    return abs(math.prod(float(f) for f in factors if f is not None)) or None
 
 
 def _width(query: Tensor, key: Tensor) -> int:
