@@ -93,7 +93,9 @@ def tiny_sentences(tmp_path, monkeypatch):
     path = tmp_path / "data.csv"
     path.write_text("\n".join(lines), encoding="utf-8")
     monkeypatch.setattr(sentences, "DATA", [str(path)])
-    short = sentences.text.Settings(width=16, grams=1, vocabulary=60, length=16, steps=4, batch=8, heads=2)
+    short = sentences.text.Settings(
+        evidence=0, pool="mean", width=16, grams=1, vocabulary=60, length=16, steps=4, batch=8, heads=2
+    )
     monkeypatch.setattr(sentences, "SHORT", short)
 
 
