@@ -39,11 +39,16 @@ def test_a_result_is_kept_with_command_seed_versions_and_date_in_the_place_of_th
     file = tmp_path / "results.json"
     done = {"regard": "lm", "test": {"loss": 2.0}, "seed": 1, "steps": 5, "cpu_seconds": 1.23, "parameters": 7}
     for loss in (3.0, 2.0):
-        results.record(file, "x", done | {"test": {"loss": loss}}, ["regard", "train", "lm", "--out", "a b"])
+        results.record(
+            file,
+            "x",
+            done | {"test": {"loss": loss}},
+            ["regard", "train", "lm", "--data", "a b", "--out", "o", "--record", "x=f"],
+        )
     results.record(file, "x", done | {"seed": 0}, ["regard"])
     rows = json.loads(file.read_text())
     assert [(r["seed"], r["test"]["loss"]) for r in rows] == [(0, 2.0), (1, 2.0)]
-    assert rows[1]["command"] == "regard train lm --out 'a b'"
+    assert rows[1]["command"] == "regard train lm --data 'a b' --record x"
     assert set(rows[1]["versions"]) >= {"python", "torch", "machine"}
     assert len(rows[1]["date"]) == 10
 

@@ -59,7 +59,7 @@ def record(file: Path, label: str, result: dict[str, Any], command: list[str]) -
     row = {
         "task": result["regard"], "data": label, "test": result["test"], "baselines": result.get("baselines", {}),
         "seed": result["seed"], "steps": result["steps"], "cpu_seconds": round(result["cpu_seconds"], 1),
-        "parameters": result["parameters"], "command": shlex.join(command), "date": date.today().isoformat(),
+        "parameters": result["parameters"], "command": shlex.join(without_places(command)), "date": date.today().isoformat(),
         "versions": versions(),
     }  # fmt: skip
     key = ("task", "data", "seed")
@@ -68,6 +68,17 @@ def record(file: Path, label: str, result: dict[str, Any], command: list[str]) -
     from regard.recipes.checkpoint import write_json
 
     write_json(file, rows)
+
+
+def without_places(command: list[str]) -> list[str]:
+    """The words that decide what is computed: where the run and its record were written stands for nobody else."""
+    kept, words = [], iter(command)
+    for word in words:
+        if word == "--out":
+            next(words, None)
+        elif not word.startswith("--out="):
+            kept.append(word.partition("=")[0] if kept and kept[-1] == "--record" else word)
+    return kept
 
 
 def versions() -> dict[str, str]:
