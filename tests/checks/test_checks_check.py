@@ -315,3 +315,26 @@ class Capped(torch.nn.Module):
 @pytest.mark.parametrize(("scale", "kinds"), [(0.5, []), (2.0, ["scale-inverted"]), (1.0, ["scale-missing"])])
 def test_the_scale_in_front_of_a_softcap_is_read_back(scale, kinds):
     assert [f.kind for f in check(Capped(scale), select=["ATT401"]).findings] == kinds
+
+
+class CausalUntilPadded(torch.nn.Module):
+    """A mask that hides nothing is dropped; one that hides something takes the place of the causal flag (or, right, joins it)."""
+
+    def __init__(self, joined: bool):
+        super().__init__()
+        self.joined, self.qkv = joined, torch.nn.Linear(16, 48)
+
+    def forward(self, x, key_padding_mask=None):
+        q, k, v = (t[:, None] for t in self.qkv(x).chunk(3, -1))
+        if key_padding_mask is None or not bool(key_padding_mask.any()):
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)[:, 0]
+        keep = ~key_padding_mask[:, None, None]
+        if self.joined:
+            keep = keep & torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=keep)[:, 0]
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_causality_that_goes_when_a_mask_hides_something_is_found(joined):
+    found = check(CausalUntilPadded(joined), select=["ATT104", "ATT201"]).findings
+    assert [(f.rule, f.kind) for f in found] == ([] if joined else [("ATT201", "causal-missing")])

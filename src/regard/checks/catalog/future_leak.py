@@ -7,7 +7,8 @@ from torch import Tensor
 
 from regard.checks.case import Case, Verdict
 from regard.checks.causality import causal_intent
-from regard.checks.influence import influence
+from regard.checks.influence import influence, replace_token
+from regard.checks.masks import call_for, keep_pattern, masked
 from regard.checks.rule import rule
 from regard.checks.sites import attention_sites, causal_matrix
 
@@ -42,8 +43,39 @@ def future_leak(case: Case) -> Verdict | None:
     found = influence(case)
     case.need(found.square and found.sees.shape[0] > 3, "too few tokens")
     if found.causal:
-        return None
+        return _under_a_mask(case)
     return _judge(case, found.sees, found.change)
+
+
+def _under_a_mask(case: Case) -> Verdict | None:
+    """Is what is causal without a mask so with one that hides something? A mask that hides nothing is all_keep_mask's."""
+    for use in case.masks:
+        call = call_for(case, use.parameter)
+        if not use.works or not call.follows or use.source != call.query or call.is_cross:
+            continue
+        batch = case.sample(1, call=call)
+        tokens = batch[use.source]
+        keep = keep_pattern(use, batch)
+        every = masked(case, call, use, batch, torch.ones_like(keep))
+        if case.difference(every, case.run(batch, call=call)) > case.tolerance:
+            continue
+        before = masked(case, call, use, batch, keep)
+        last = [int(row.nonzero().max()) for row in keep]
+        moved = {n: x.clone() for n, x in batch.items()}
+        for item, s in enumerate(last):
+            replace_token(moved[use.source], item, s, number=item * tokens.shape[1] + s, size=3.0)
+        after = masked(case, call, use, moved, keep)
+        if before.shape[1] != keep.shape[1]:
+            continue
+        earlier = keep & (torch.arange(keep.shape[1]) < torch.tensor(last)[:, None])
+        change = case.difference(after[earlier], before[earlier])
+        if change > case.big:
+            return Verdict(
+                "error", f"without {use.parameter} no output depends on a later token; with one that hides keys, outputs do",
+                kind="causal-missing", measured=change, allowed=case.tolerance, example=f"{keep.shape[1]} tokens, some hidden, the last real one replaced",
+                cause="when a mask is given, the causal mask is not applied", fix="combine the two masks with &",
+            )  # fmt: skip
+    return None
 
 
 def _judge(case: Case, sees: Tensor, change: Tensor) -> Verdict | None:
