@@ -273,7 +273,7 @@ class Nodes(nn.Module):
 
 def test_where_none_is_not_enough_the_layout_is_kept_and_the_argument_given():
     subject = Subject(Nodes())
-    call = infer_call(subject, seconds=1.5)
+    call = infer_call(subject, seconds=5.0)
     assert call.sources["x"].layout.axes == "LD"
     assert bool(call.fixed["adj"](case_tokens(call), torch.float32).all())
 

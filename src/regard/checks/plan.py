@@ -226,12 +226,13 @@ def _variants(signature: Signature, base: dict[str, Any]) -> Iterator[dict[str, 
     opened = [
         {n: choices[i] for n, choices in ((n, _openings(signature, n)) for n in masks)} for i in range(len(HIDDEN))
     ]
-    for given in (dict.fromkeys(masks, None), *opened) if masks else ({},):
+    two = [  # one for each of two streams
+        {n: _of_stream(q, n in signature.hiding) for n, q in zip(masks, order)}
+        for order in ((True, False), (False, True))
+    ]
+    for given in (dict.fromkeys(masks, None), *(two if len(masks) == 2 else ()), *opened) if masks else ({},):
         for without in (tables, [*tables, *numbers]) if tables or numbers else ([],):
             yield {**base, **scales, **given, **dict.fromkeys(without, None)}
-    if len(masks) == 2:  # one for each of two streams
-        for order in ((True, False), (False, True)):
-            yield {**base, **scales, **{n: _of_stream(q, n in signature.hiding) for n, q in zip(masks, order)}}
     places = [n for n in signature.required if n in signature.cache_positions or n in signature.positions]
     for axes in (3, 2) if places else ():
         yield {**base, **dict.fromkeys(places, _coordinates(axes))}

@@ -70,19 +70,21 @@ def hiding_matters(case: Case) -> list[Verdict]:
                 )
             )
         elif use.works and call.sources[use.source].batch > 1 and not _works_alone(case, call, use):
-            out.append(
-                Verdict(
-                    "error",
-                    f"{use.parameter} has no effect when the batch holds one item",
-                    kind="mask-ignored",
-                    measured=0.0,
-                    allowed="a change",
-                    example="batch 1",
-                    cause="the mask is skipped for a batch of one (a shape test, or squeeze())",
-                    fix="test `mask is not None` only",
-                )
-            )
+            out.append(_ignored_alone(use))
     return out
+
+
+def _ignored_alone(use: MaskUse) -> Verdict:
+    return Verdict(
+        "error",
+        f"{use.parameter} has no effect when the batch holds one item",
+        kind="mask-ignored",
+        measured=0.0,
+        allowed="a change",
+        example="batch 1",
+        cause="the mask is skipped for a batch of one (a shape test, or squeeze())",
+        fix="test `mask is not None` only",
+    )
 
 
 def _one_number(case: Case, use: MaskUse) -> bool:
