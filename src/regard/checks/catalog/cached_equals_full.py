@@ -63,7 +63,7 @@ def cached_equals_full(case: Case) -> Verdict | None:
     if not bad:
         return None
     plan = min(bad, key=lambda p: (len(p), p))
-    most = _remembered(case, batch)
+    most = _remembered(case, batch) if (1,) * total in results else None
     if most is not None:
         return Verdict(
             "question",
@@ -102,7 +102,7 @@ def _remembered(case: Case, batch: Batch) -> int | None:
         return None
     axes = [axis for axis in zip(*sizes, strict=True) if axis[0] != axis[1]]
     held = {max(axis) for axis in axes if axis[-1] == axis[-2]}
-    if len(held) != 1 or len(held) == 0 or any(axis[-1] != axis[-2] for axis in axes):
+    if len(held) != 1 or any(axis[-1] != axis[-2] for axis in axes):
         return None
     most = next(iter(held))
     begin = {n: x[:, :most] if n == case.call.query else x for n, x in batch.items()}
@@ -135,9 +135,9 @@ def fresh_sequence(case: Case) -> Verdict | None:
     stream = open_stream(case)
     stream.feed(first)
     stream.reset()
-    change = case.difference(stream.feed(second), fresh)
-    begins = case.cache.position is not None and change <= case.big  # position 0 begins anew
-    if case.cache.reset is None and case.cache.style == "internal" and not begins:
+    kept = case.cache.reset is None and case.cache.style == "internal"
+    change = None if kept and case.cache.position is None else case.difference(stream.feed(second), fresh)
+    if change is None or (kept and change > case.big):  # a position of 0 may begin anew
         return Verdict(
             "warning",
             "it keeps keys and values between calls and offers no reset: a second sequence continues the first",
