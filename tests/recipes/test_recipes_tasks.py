@@ -369,14 +369,17 @@ def test_alignment_is_a_distribution_over_the_source():
 
 @pytest.mark.parametrize("model", ["attention", "bilstm", "none"])
 @pytest.mark.parametrize("crf", [False, True])
-@pytest.mark.parametrize("buckets", [0, 50])
-def test_taggers_ignore_padding(model, crf, buckets):
+@pytest.mark.parametrize(("buckets", "evidence"), [(0, 0), (50, 0), (0, 2), (50, 2)])
+def test_taggers_ignore_padding(model, crf, buckets, evidence):
     torch.manual_seed(0)
-    settings = vars(tag.Settings(model=model, crf=crf, width=16, heads=2, layers=1, buckets=buckets))
+    given = {"buckets": buckets, "evidence": evidence, "counted": 500}
+    settings = vars(tag.Settings(model=model, crf=crf, width=16, heads=2, layers=1, **given))
     made = tag.Tagger({"settings": settings, "words": ["a"] * 30, "tags": ["O", "B-X", "I-X"], "letters": False}).eval()
     ids, parts = torch.randint(2, 30, (1, 5)), torch.randint(1, 50, (1, 5, 2))
     if buckets:
         torch.nn.init.normal_(made.encoder.extra.embed.weight)
+    if evidence:
+        made.counts.table.random_(0, 9)
     longer, more = torch.nn.functional.pad(ids, (0, 3)), torch.nn.functional.pad(parts, (0, 0, 0, 3))
     with torch.no_grad():
         a = made(ids, torch.tensor([5]), parts)

@@ -48,9 +48,17 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return _safetensors().load(path.read_bytes())
 
 
-def save(folder: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, about: dict[str, Any]) -> None:
-    """Write the checkpoint of a step and remove those that are too old."""
+def save(
+    folder: Path,
+    step: int,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    about: dict[str, Any],
+    average: dict[str, Tensor] | None = None,
+) -> None:
+    """Write the checkpoint of a step, with the average of the weights where there is one, and remove those that are too old."""
     tensors = {f"model/{name}": x for name, x in model.state_dict().items()}
+    tensors |= {f"average/{name}": x for name, x in (average or {}).items()}
     for i, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer/{i}/{name}": torch.as_tensor(x) for name, x in state.items()}
     digest = write_tensors(folder / f"step-{step:08d}.safetensors", tensors)
@@ -60,8 +68,10 @@ def save(folder: Path, step: int, model: nn.Module, optimizer: torch.optim.Optim
         path.with_suffix(".safetensors").unlink(missing_ok=True)
 
 
-def load(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Any] | None, list[str]]:
-    """Restore the last whole checkpoint.
+def load(
+    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, average: dict[str, Tensor] | None = None
+) -> tuple[dict[str, Any] | None, list[str]]:
+    """Restore the last whole checkpoint; the tensors of `average` are written over in place.
 
     Returns:
         What was saved with it (with "step"), or None where there is none; and one line for each damaged one that was passed over.
@@ -76,7 +86,7 @@ def load(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> tu
         if about is None:
             damaged.append(f"{path.name} is damaged ({why}) and was passed over")
             continue
-        _restore(read_tensors(path), model, optimizer, path)
+        _restore(read_tensors(path), model, optimizer, average or {}, path)
         return about, damaged
     if found:
         raise DataError(
@@ -97,7 +107,13 @@ def _whole(path: Path) -> tuple[dict[str, Any] | None, str]:
     return about, ""
 
 
-def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer, path: Path) -> None:
+def _restore(
+    tensors: dict[str, Tensor],
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    average: dict[str, Tensor],
+    path: Path,
+) -> None:
     own = {name[6:]: x for name, x in tensors.items() if name.startswith("model/")}
     try:
         model.load_state_dict(own)
@@ -106,6 +122,14 @@ def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.opti
         raise DataError(
             f"{path} is of another model or other settings: {' '.join(first).strip()}; resume with the options of the first run"
         ) from error
+    averaged = {name[8:]: x for name, x in tensors.items() if name.startswith("average/")}
+    if averaged.keys() != average.keys():
+        has, wants = ("an" if names else "no" for names in (averaged, average))
+        raise DataError(
+            f"{path} has {has} average of the weights, this run is to have {wants} average; resume with the options of the first run"
+        )
+    for name, x in average.items():
+        x.copy_(averaged[name])
     state: dict[int, dict[str, Tensor]] = {}
     for name, x in tensors.items():
         if name.startswith("optimizer/"):

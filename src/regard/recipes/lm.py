@@ -55,6 +55,7 @@ class Settings:
     evaluate: int = 100
     lr: float = 0.003
     weight_decay: float = 0.05
+    average: float = 0.0
     warmup: int = 40
 
 

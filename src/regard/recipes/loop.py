@@ -18,6 +18,7 @@ from torch import nn
 
 from regard.core.errors import DataError
 from regard.recipes import checkpoint
+from regard.recipes.average import Average
 from regard.recipes.journal import Journal
 from regard.recipes.plan import HALF, Plan, Work, not_finite
 from regard.recipes.processes import Processes
@@ -40,6 +41,7 @@ def train(work: Work, plan: Plan, out: Path, *, resume: bool = False) -> dict[st
     groups = work.groups or [{"params": [p for p in model.parameters() if p.requires_grad]}]
     optimizer = torch.optim.AdamW(groups, lr=plan.lr, weight_decay=plan.weight_decay, fused=True)  # else 7 times slower
     factors = [group["lr"] / plan.lr for group in optimizer.param_groups]
+    average = Average(model, plan.average)
     scaler = torch.amp.GradScaler(all_of_us.device.type, enabled=plan.precision == "float16")
     state: dict[str, Any] = {
         "step": 0,
@@ -52,7 +54,7 @@ def train(work: Work, plan: Plan, out: Path, *, resume: bool = False) -> dict[st
     }
     notes: list[str] = []
     if resume:
-        saved, notes = checkpoint.load(out / "checkpoints", model, optimizer)
+        saved, notes = checkpoint.load(out / "checkpoints", model, optimizer, average.kept)
         state |= saved or {}
         scaler.load_state_dict(state["scaler"])
     shared = all_of_us.spread(model)
@@ -71,15 +73,17 @@ def train(work: Work, plan: Plan, out: Path, *, resume: bool = False) -> dict[st
             for group, factor in zip(optimizer.param_groups, factors):
                 group["lr"] = factor * plan.rate(step)
             loss, norm, interrupted = _step(work, plan, step, runs, model, optimizer, scaler, all_of_us, stop)
+            average.add(step + 1)
             state["step"] = step + 1
             journal.row(step + 1, loss=loss, rate=plan.rate(step), gradient=norm)
             if monitor is not None:
                 monitor.step(loss)
             if (step + 1) % plan.evaluate == 0 or step + 1 == plan.steps:
-                _judge(work, model, state, journal, out if first else None)
+                with average.in_model():
+                    _judge(work, model, state, journal, out if first else None)
             if first and ((step + 1) % plan.save == 0 or step + 1 == plan.steps or interrupted):
                 about = state | {"scaler": scaler.state_dict()} | _spent(state, journal, begun)
-                checkpoint.save(out / "checkpoints", step + 1, model, optimizer, about)
+                checkpoint.save(out / "checkpoints", step + 1, model, optimizer, about, average.kept)
         spent = _spent(state, journal, begun)
     all_of_us.total(0.0)  # nobody reads before the first process has written
     if state["best"] is not None and not interrupted:

@@ -36,13 +36,15 @@ class Work:
 
 @dataclass(frozen=True)
 class Plan:
-    """How it is trained. Counts are steps; `patience` counts evaluations without improvement, 0: none; `watch` 0: off."""
+    """How it is trained. Counts are steps; `patience` counts evaluations without improvement, 0: none; `watch` 0: off; `average`: the
+    share of the running average of the weights that a step keeps, 0: the weights themselves are evaluated and kept."""
 
     steps: int
     lr: float = 1e-3
     warmup: int = 20
     weight_decay: float = 0.01
     clip: float = 1.0
+    average: float = 0.0
     accumulate: int = 1
     precision: str = "float32"
     evaluate: int = 200

@@ -65,6 +65,7 @@ class Settings:
     evaluate: int = 150
     lr: float = 0.0015
     weight_decay: float = 0.02
+    average: float = 0.0
 
 
 LONG = {"steps": 4000, "evaluate": 500}

@@ -59,6 +59,7 @@ class Settings:
     evaluate: int = 60
     lr: float = 0.001
     weight_decay: float = 0.01
+    average: float = 0.0
 
 
 LONG = {"steps": 2000, "evaluate": 200}

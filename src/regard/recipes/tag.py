@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import torch
 from torch import Tensor, nn
@@ -27,18 +25,22 @@ from regard.recipes.job import Job, Restored, read_config, weights_into
 from regard.recipes.local import Local
 from regard.recipes.order import Order
 from regard.recipes.plan import Batch, Work
+from regard.recipes.tag_counts import TagCounts
+from regard.recipes.tag_order import told, torn
+from regard.recipes.token_parts import Parts, hashed_parts, kinds_of_parts
 
 TASK = "tag"
 DATA = {"people": defaults.people_entities, "brown": defaults.brown_parts_of_speech}
 PAD, UNKNOWN = 0, 1
-NARROW = 32  # channels of a part
 
 
 @dataclass(frozen=True)
 class Settings:
     """`model` attention, bilstm or none (each token by itself); `crf`: score whole sequences; `local`: a convolution of that many
     tokens before each block, 0: none; `recurrent`: width of each direction of the LSTM, at 140 as many parameters as two blocks;
-    `buckets` of the hashes of parts, 0: no parts; `forget`: share of tokens and of parts hidden in training; `limit` 0: all sentences."""
+    `buckets` of the hashes of parts, 0: no parts; `evidence`: sizes of n-grams whose tags are counted, in `counted` buckets, 0: none;
+    `forget`: share of tokens and of parts hidden in training; `limit` 0: all sentences;
+    `average`: see `Plan`, 0: none."""
 
     model: str = "attention"
     crf: bool = True
@@ -49,6 +51,8 @@ class Settings:
     recurrent: int = 140
     position: str = "rotary"
     buckets: int = 60_000
+    evidence: int = 0
+    counted: int = 300_000
     length: int = 180
     dropout: float = 0.3
     forget: float = 0.1
@@ -59,6 +63,7 @@ class Settings:
     lr: float = 0.002
     weight_decay: float = 0.02
     clip: float = 5.0
+    average: float = 0.0
 
 
 LONG = {"steps": 3000, "evaluate": 300}
@@ -71,23 +76,6 @@ VARIANTS = {
     "attention-CRF with convolution": {},
     "attention-CRF with convolution, no positions": {"position": "none"},
 }
-
-
-class Parts(nn.Module):
-    """(B, T, A) hashes of the parts of tokens to (B, T, E): narrow vectors side by side, each kind of part mapped by itself.
-
-    A part that was never seen in training adds nothing, since the vectors start at 0.
-    """
-
-    def __init__(self, kinds: int, buckets: int, width: int):
-        super().__init__()
-        self.embed = nn.Embedding(buckets, NARROW, padding_idx=PAD)
-        nn.init.zeros_(self.embed.weight)
-        self.project = nn.Linear(kinds * NARROW, width, bias=False)
-
-    def forward(self, parts: Tensor) -> Tensor:
-        """(B, T, A) to (B, T, E)."""
-        return self.project(self.embed(parts).flatten(2))
 
 
 class Tagger(nn.Module):
@@ -105,21 +93,34 @@ class Tagger(nn.Module):
         )  # fmt: skip
         self.encoder = Encoder(sizes, local=(lambda: Local(s.width, s.local)) if s.local else None)
         if s.buckets:
-            self.encoder.extra = Parts(len(parts_of(("a",), about["letters"])[0]), s.buckets, s.width)
+            self.encoder.extra = Parts(kinds_of_parts(about["letters"]), s.buckets, s.width)
         self.recurrent = (
             nn.LSTM(s.width, s.recurrent, 1, batch_first=True, bidirectional=True) if s.model == "bilstm" else None
         )
+        self.counts = TagCounts(len(about["tags"]), s.evidence, s.counted) if s.evidence else None
+        if self.counts is not None:
+            self.told = nn.Linear(self.counts.kinds * len(about["tags"]), s.width, bias=False)
+            self.gain = nn.Parameter(torch.full((self.counts.kinds, 1), 1 / self.counts.kinds))
         wide = 2 * s.recurrent if s.model == "bilstm" else s.width
         self.dropout, self.head = nn.Dropout(s.dropout), nn.Linear(wide, len(about["tags"]))
         self.crf: Any = _crf(len(about["tags"])) if s.crf else None
+        self.tags, self.torn = about["tags"], about.get("torn", [])
 
-    def forward(self, ids: Tensor, lengths: Tensor, parts: Tensor, tags: Tensor | None = None) -> Tensor:
-        """Scores (B, T, K); with tags (B, T) the summed loss."""
-        x = self.encoder(ids, mask=padding(lengths=lengths), extra=parts)
+    def forward(
+        self, ids: Tensor, lengths: Tensor, parts: Tensor, tags: Tensor | None = None, hidden: Tensor | None = None
+    ) -> Tensor:
+        """Scores (B, T, K); with tags (B, T) the summed loss. `hidden` (B, T), True = a token that is not shown."""
+        evidence = None if self.counts is None else self.counts(ids, tags, hidden)
+        ids = ids if hidden is None else ids.masked_fill(hidden, UNKNOWN)
+        added = None if evidence is None else self.told(evidence.flatten(2))
+        x = self.encoder(ids, mask=padding(lengths=lengths), extra=parts, added=added)
         if self.recurrent is not None:
             rows = nn.utils.rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-            x = nn.utils.rnn.pad_packed_sequence(self.recurrent(rows)[0], batch_first=True)[0]
+            made = self.recurrent(rows)[0]
+            x = nn.utils.rnn.pad_packed_sequence(made, batch_first=True, total_length=ids.shape[1])[0]
         scores = self.head(self.dropout(x))
+        if evidence is not None:
+            scores = scores + (self.gain * evidence).sum(2)
         if tags is None:
             return scores
         keep = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
@@ -129,12 +130,12 @@ class Tagger(nn.Module):
 
     @torch.no_grad()
     def decode(self, ids: Tensor, lengths: Tensor, parts: Tensor) -> list[list[int]]:
-        """The best tags of each sentence."""
+        """The best tags of each sentence; with a CRF the best that can stand side by side."""
         scores = self(ids, lengths, parts).float()
         if self.crf is None:
             return [row[:n] for row, n in zip(scores.argmax(-1).tolist(), lengths.tolist())]
         keep = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
-        return self.crf.decode(scores, mask=keep)
+        return told(self.crf, self.tags, self.torn).decode(scores, mask=keep)
 
 
 def prepare(settings: Settings, data: str | None, seed: int) -> Job:
@@ -154,7 +155,7 @@ def prepare(settings: Settings, data: str | None, seed: int) -> Job:
     )
     letters = sum(len(token) > 1 for token in known[2:200])
     about: dict[str, Any] = {
-        "settings": vars(settings), "words": known, "tags": tags, "letters": letters > 50, "unseen": strange,
+        "settings": vars(settings), "words": known, "tags": tags, "letters": letters > 50, "unseen": strange, "torn": torn(ends),
         "entities": any(tag.startswith(("B-", "S-")) for tag in tags),
     }  # fmt: skip
     place, number = {token: i for i, token in enumerate(known)}, {tag: i for i, tag in enumerate(tags)}
@@ -164,14 +165,17 @@ def prepare(settings: Settings, data: str | None, seed: int) -> Job:
     def collate(indices: Tensor) -> Batch:
         chosen = indices.tolist()
         ids, lengths, parts = _stack([rows[i] for i in chosen])
-        ids = ids.masked_fill((torch.rand(ids.shape) < settings.forget) & (ids != PAD), UNKNOWN)
+        hidden = (torch.rand(ids.shape) < settings.forget) & (ids != PAD)
         parts = parts.masked_fill(torch.rand(parts.shape) < settings.forget, PAD)
         answers = nn.utils.rnn.pad_sequence([right[i] for i in chosen], batch_first=True)
-        return Batch((ids, lengths, parts, answers), len(chosen))
+        return Batch((ids, lengths, parts, answers, hidden), len(chosen))
 
     torch.manual_seed(seed)
+    model = Tagger(about)
+    if model.counts is not None:
+        model.counts.count([ids for ids, _ in rows], right)
     work = Work(
-        model=Tagger(about),
+        model=model,
         order=Order(len(rows), min(settings.batch, len(rows)), seed=seed, lengths=[len(row.tokens) for row in pieces]),
         collate=collate,
         loss=lambda model, batch: model(*batch),
@@ -280,29 +284,7 @@ def _features(tokens: Sequence[str], place: dict[str, int], about: dict[str, Any
     ids, buckets = torch.tensor([place.get(token, UNKNOWN) for token in tokens]), about["settings"]["buckets"]
     if not buckets:
         return ids, ids.new_zeros(len(ids), 0)
-    parts = [[crc32(part.encode("utf-8", "surrogatepass")) % (buckets - 1) + 1 for part in row]
-             for row in parts_of(tokens, about["letters"])]  # fmt: skip
-    return ids, torch.tensor(parts)
-
-
-def parts_of(tokens: Sequence[str], letters: bool) -> list[Sequence[str]]:
-    """What is known of tokens that were never seen. Of words: small letters, beginnings, endings, shape; of characters: both pairs.
-
-    >>> parts_of("他来了", letters=False)[1]
-    ('他来', '来了')
-    """
-    if letters:
-        return [_letters(token) for token in tokens]
-    around = ["", *tokens, ""]
-    return [(before + token, token + after) for before, token, after in zip(around, tokens, around[2:])]
-
-
-@lru_cache(maxsize=100_000)
-def _letters(word: str) -> Sequence[str]:
-    low = word.lower()
-    kinds = ["X" if c.isupper() else "x" if c.islower() else "9" if c.isdigit() else c for c in word]
-    shape = "".join(c for i, c in enumerate(kinds) if kinds[max(0, i - 1)] != c or i < 2)
-    return (low, *(f"{n}<{low[:n]}" for n in (2, 3, 4)), *(f"{n}>{low[-n:]}" for n in (1, 2, 3, 4)), f"={shape}")
+    return ids, hashed_parts(tokens, about["letters"], buckets)
 
 
 def _stack(rows: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:

@@ -65,6 +65,7 @@ class Settings:
     lr: float = 0.003
     weight_decay: float = 0.05
     clip: float = 1.0
+    average: float = 0.0
 
 
 LONG = {"steps": 1400, "length": 1000, "evaluate": 350, "counted": 1_500_000}

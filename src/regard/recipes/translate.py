@@ -56,6 +56,7 @@ class Settings:
     evaluate: int = 300
     lr: float = 0.0015
     weight_decay: float = 0.01
+    average: float = 0.0
     warmup: int = 150
 
 

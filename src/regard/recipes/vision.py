@@ -58,6 +58,7 @@ class Settings:
     evaluate: int = 200
     lr: float = 0.008
     weight_decay: float = 0.02
+    average: float = 0.0
     warmup: int = 20
 
 
