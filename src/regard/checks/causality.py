@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.checks.case import Case
+from regard.checks.inner_evidence import all_say
 from regard.checks.layers import odd_ones, stacks
 from regard.checks.roles import call_role, constructor_role
 from regard.checks.sites import attention_sites, causal_matrix
@@ -39,7 +40,7 @@ def causal_intent(case: Case, sees: Tensor) -> tuple[str | None, str]:
     missing = _layers_without(case)
     if missing:
         paths = ", ".join(s.path for s in missing)
-        kind = "causal-off-by-one" if all(_one_ahead(s) for s in missing) else "causal-missing"
+        kind = "causal-off-by-one" if all(one_ahead(s) for s in missing) else "causal-missing"
         return f"the weights of all attention layers but {paths} are lower triangular", kind
     name = _triangular(case)
     if name is not None:
@@ -57,6 +58,13 @@ def causal_intent(case: Case, sees: Tensor) -> tuple[str | None, str]:
     off = any(constructor_role(name) == "causal" and value == "False" for name, _, value in pairs)
     if strong and not off and not case.evidence.says(WEAKENED):
         return f"its text says {strong.strip()!r}", "causal-missing"
+    inner = (
+        all_say(case, f"{STRONG}|{NAMED}", f"{WEAKENED}|{UNITS.pattern[:-1]}Causal")
+        if bool((sees | torch.ones_like(sees).tril()).all())
+        else None
+    )
+    if inner and not off:
+        return f"the text of the attention inside says {inner.strip()!r}", "causal-missing"
     said = case.evidence.says(WORDS)
     return (f"its text says {said!r}", "question") if said else (None, "")
 
@@ -103,10 +111,13 @@ def _layers_without(case: Case) -> list[Site]:
     return out
 
 
-def _one_ahead(site: Site) -> bool:
-    """Does each query see exactly one key of the future?"""
+def one_ahead(site: Site) -> bool:
+    """Does each query see the whole past and exactly one key of the future?"""
     seen = site.visible()
-    return seen is not None and bool(seen.diagonal(1, -2, -1).all()) and not bool(seen.triu(2).any())
+    if seen is None or seen.shape[-1] < 4 or seen.shape[-2] != seen.shape[-1]:
+        return False
+    hides_past = ~seen & torch.ones_like(seen).tril(1)
+    return not bool(hides_past.any()) and not bool(seen.triu(2).any())
 
 
 def _hides_future(site: Site) -> bool:
@@ -129,6 +140,12 @@ def _kept(step: Step) -> Tensor | None:
     if step.op in ("add", "sub") and step.tensor.is_floating_point():
         return (step.tensor if step.op == "add" else -step.tensor) > HIDDEN
     return None
+
+
+def hiding_step(step: Step) -> bool:
+    """Does this step hide some scores, and leave others?"""
+    kept = _kept(step)
+    return kept is not None and bool(kept.any()) and not bool(kept.all())
 
 
 def _triangular(case: Case) -> str | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -165,6 +167,45 @@ def _source(cls: Any) -> str:
         return inspect.getsource(cls)
     except (OSError, TypeError):
         return ""
+
+
+def largest_code(source: str, parameter: str) -> int:
+    """The largest whole number that this argument is compared with in the source (`mask == 2`): more states than two; 0 if none."""
+    found = re.findall(rf"\b{re.escape(parameter)}\s*(?:==|!=|>=?|<=?)\s*(\d+)\b", source)
+    return max(map(int, found), default=0)
+
+
+def cast_to_float(source: str, parameter: str) -> bool:
+    """Does the source cast this argument as it is (`mask[:, None].to(q.dtype)`, `mask.float()`), under this name or another?"""
+    try:
+        tree = ast.parse(textwrap.dedent(source))
+    except SyntaxError:
+        return False
+    names = {parameter}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and _root(node.value) in names:
+            names |= {t.id for t in node.targets if isinstance(t, ast.Name)}
+    casts = ("to", "float", "type", "type_as", "double", "half")
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in casts
+        and _root(node) in names
+        and (node.args or node.func.attr in ("float", "double", "half"))
+        and not re.search(r"device|bool|long|int", ast.unparse(node).partition("." + node.func.attr)[2])
+        for node in ast.walk(tree)
+    )
+
+
+def _root(node: ast.expr) -> str | None:
+    """The name that a chain of views and casts begins with: m in `m[:, None].unsqueeze(1).to(x)`."""
+    while True:
+        if isinstance(node, ast.Subscript):
+            node = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            node = node.func.value
+        else:
+            return node.id if isinstance(node, ast.Name) else None
 
 
 def _said_polarity(doc: str, parameter: str, near: bool = False) -> tuple[str | None, str]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import nn
 
 from regard.checks import sizes
@@ -30,6 +31,7 @@ LIKELY = 120  # attempts with each plan before that
 FIRST = 0.6  # the part of what is left that a plan may use while another waits
 BATCHES = (3, 2, 1)
 KERNEL_HEADS = 4
+STRAY = 60  # further attempts after one that ran by accident, it seems
 
 
 def infer_call(subject: Subject, signature: Signature | None = None, seconds: float = SECONDS) -> Call:
@@ -116,15 +118,21 @@ def _try_plan(
     wanted: dict[str, int] = {}  # layout -> the width that an error message asked for
     misled: set[str] = set()  # layouts in which that did not help
     refused: set[str] = set()  # layouts with another number of axes than the forward unpacks
+    odd, after = None, 0
     for sources in itertools.islice(_source_candidates(subject.pristine, plan, like, hint, most is None), most):
-        if time.process_time() > last:
-            return None
+        if time.process_time() > last or (after := after + bool(odd)) > STRAY:
+            return odd
         first = next(iter(sources.values()))
         if first.layout.axes in wanted and wanted[first.layout.axes] not in [s.width for s in sources.values()]:
             continue
         call = attempt(subject, signature, plan, sources, errors, further=further)
-        if call is not None:
+        if call is not None and not (like is None and _stretched(subject, call)):
             return call
+        if call is not None:  # only when nothing else runs
+            odd = odd or call
+            continue
+        if odd is not None:
+            continue
         if unpacks_other(errors[-1].text, len(first.layout.axes)):
             refused.add(first.layout.axes)
         if "tuple of Tensors, not Tensor" in errors[-1].text:  # it stacks a list: the next plan has one
@@ -137,7 +145,18 @@ def _try_plan(
             misled.add(axes)
         elif asked is not None and axes not in misled and asked in sizes.widths(subject.pristine):
             wanted[axes] = asked
-    return None
+    return odd
+
+
+def _stretched(subject: Subject, call: Call) -> bool:
+    """Has the output more axes than any input, and no items or tokens in common: was something broadcast by accident?"""
+    if call.follows or call.sources[call.query].batch > 1:
+        return False
+    generator = torch.Generator().manual_seed(1)
+    given = call.lay_out({n: s.sample(generator) for n, s in call.sources.items()}, subject.dtype)
+    raw = subject.call(given, module=subject.trial())
+    most = max((x.ndim for _, x in float_tensors(given)), default=0)
+    return isinstance(raw, torch.Tensor) and raw.ndim > most
 
 
 def _misses(signature: Signature, errors: list[Failure]) -> bool:
@@ -196,6 +215,9 @@ def _with_context(
     for w in sizes.widths(module)[:6]:
         if w != width and isinstance(module, nn.Module):
             yield {names[0]: source, names[1]: Source(layout, batch, _other_lengths(source)[0], w, heads)}
+    if len(grid) == 2 and isinstance(module, nn.Module):  # an image asks a text
+        for w in sizes.widths(module)[:6]:
+            yield {names[0]: source, names[1]: Source(Layout("BLD"), batch, (grid[0] * grid[1] + 2,), w)}
 
 
 def _one_query_each(

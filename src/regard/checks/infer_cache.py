@@ -94,9 +94,18 @@ def _candidates(case: Case) -> list[CacheUse]:
     if case.subject.stateful or any(hasattr(case.subject.pristine, r) for r in RESET):
         out.append(CacheUse("internal", reset=_reset(case), options=flags, position=position))
         out.append(CacheUse("internal", reset=_reset(case), options={}, position=position))
+        for flag in _switches(case, flags):
+            out.append(CacheUse("internal", reset=_reset(case), options={flag: True}, position=position))
     elif position or flags:
         out.append(CacheUse("slots", options=flags, position=position, reset=_reset(case)))
     return [replace(u, position_form=form) for u in out for form in (("int", "tensor") if position else ("int",))]
+
+
+def _switches(case: Case, known: dict[str, bool]) -> list[str]:
+    """Options of the call that are off by default and may switch to decoding: incremental, decode, stream."""
+    parameters = case.subject.signature().parameters.values()
+    taken = {*known, *case.call.arguments}
+    return [p.name for p in parameters if p.default is False and p.name not in taken]
 
 
 def _keys_then_values(a: str, b: str) -> bool:
@@ -222,7 +231,8 @@ def _remembers(case: Case, use: CacheUse) -> bool:
     batch = case.sample(5)
     first, second = chunks(case.call, batch, [3, 1])
     x = first[case.call.query]
-    other = {**first, case.call.query: x + 0.5 if x.is_floating_point() else (x + 1) % max(int(x.max()), 2)}
+    elsewhere = x + case.sample(6)[case.call.query][:, :3] if x.is_floating_point() else (x + 1) % max(int(x.max()), 2)
+    other = {**first, case.call.query: elsewhere}  # a constant added would be gone after a LayerNorm
     outs = []
     for start in (first, other):
         stream = open_stream(case, use)

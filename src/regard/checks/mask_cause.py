@@ -130,12 +130,13 @@ def _from_sites(case: Case, call: Call, use: MaskUse) -> tuple[str | None, str]:
         case, batch, call=call, extra={use.parameter: use.encode(keep, queries, case.subject.dtype)}
     ).sites
     without = watch(case, batch, call=call).sites
+    rows = keep[0] if use.parameter in case.signature.segments else None  # tokens of another document see each other
     others = [batch[n].shape[1] for n in batch if n != use.source]  # numbers of tokens that this mask does not hide
     for masked_site, plain in zip(with_mask, without):
         weights = masked_site.weights()
         if weights is not None and weights.shape[-1] in others and weights.shape[-1] != keep.shape[1]:
             continue
-        found = _from_site(masked_site, plain, keep[0])
+        found = _from_site(masked_site, plain, keep[0], rows)
         if found is not None:
             return found
     without_mask = _layers_without(with_mask, keep[0])
@@ -160,9 +161,10 @@ def _layers_without(sites: list[Site], keep: Tensor) -> list[str]:
     return out
 
 
-def _from_site(site: Site, plain: Site, keep: Tensor) -> tuple[str | None, str] | None:
-    scores, before = _item(site.scores()), _item(plain.scores())
-    weights = _item(site.weights_used if site.weights_used is not None else site.weights())
+def _from_site(site: Site, plain: Site, keep: Tensor, rows: Tensor | None) -> tuple[str | None, str] | None:
+    """rows: the queries that are looked at, (T,) bool; None for all."""
+    scores, before = _item(site.scores(), rows), _item(plain.scores(), rows)
+    weights = _item(site.weights_used if site.weights_used is not None else site.weights(), rows)
     if weights is None or weights.shape[-1] < keep.numel():
         return None
     extra = weights.shape[-1] - keep.numel()
@@ -179,8 +181,8 @@ def _from_site(site: Site, plain: Site, keep: Tensor) -> tuple[str | None, str] 
         return None
     if any(s.op == "softmax" for s in site.after):
         return "double-softmax", "a second softmax gives hidden keys weight again"
-    rows = weights.reshape(-1, *weights.shape[-2:])
-    if rows.shape[-2] == keep.numel() and not extra and _uniform(rows[:, ~keep]) and not _uniform(rows[:, keep]):
+    flat = weights.reshape(-1, *weights.shape[-2:])
+    if flat.shape[-2] == keep.numel() and not extra and _uniform(flat[:, ~keep]) and not _uniform(flat[:, keep]):
         return "mask-query-axis", "rows of hidden queries became uniform: the mask lies along the query axis"
     if scores is None or before is None or scores.shape != before.shape:
         return None
@@ -226,8 +228,10 @@ def _from_scores(site: Site, after: Tensor, before: Tensor) -> tuple[str | None,
     return None
 
 
-def _item(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.double()
+def _item(tensor: Tensor | None, rows: Tensor | None) -> Tensor | None:
+    if tensor is None or rows is None or tensor.shape[-2] != rows.numel():
+        return None if tensor is None else tensor.double()
+    return tensor.double()[..., rows, :]
 
 
 def example_of(use: MaskUse, batch: Batch) -> str:

@@ -14,6 +14,7 @@ from regard.checks.call import Call
 from regard.checks.case import Case
 from regard.checks.declared import declared_call
 from regard.checks.design import Design
+from regard.checks.documents import document_masks
 from regard.checks.evidence import read_evidence
 from regard.checks.infer import NotCallable, infer_call, infer_cross
 from regard.checks.infer_cache import infer_cache
@@ -39,10 +40,14 @@ def prepare(obj: Any, *, design: Design | None = None, init: Mapping[str, Any] |
     case = _built_and_called(obj, design, dict(init or {}), seed)
     if inspect.isfunction(obj) and case.subject.pristine is not obj:
         case.facts["factory"] = obj
-    subject, call = case.subject, case.call
+    case.call = call = settle.fitted_vocabularies(case.subject, case.call)
+    subject = case.subject
     settle.settle_dtype(subject, call)
     settle.settle_state(subject, call)
-    _settle(case)
+    try:
+        _settle(case)
+    except Exception as error:
+        raise NotCallable(f"one call ran, and others like it do not: {describe_error(error)}") from error
     return case
 
 
@@ -97,7 +102,7 @@ def _settle(case: Case) -> None:
     case.dropout = case.design.dropout if case.design.dropout is not None else dropout_rate(case.subject.pristine)
     case.cross = _context_that_counts(case, infer_cross(case.subject, case.signature, case.call))
     case.masks = [] if case.stochastic and not _repeatable(case) else infer_masks(case)
-    case.masks = pair_masks(case)
+    case.masks = pair_masks(case) + document_masks(case)
     try:
         case.cache = infer_cache(case)
     except Exception as error:

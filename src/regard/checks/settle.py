@@ -163,6 +163,28 @@ def _runs(case: Case, **sizes: Any) -> bool:
     return True
 
 
+def fitted_vocabularies(subject: Subject, call: Call) -> Call:
+    """The call with ids that every table of the subject holds: streams may have tables of their own, of other sizes."""
+    parts = subject.pristine.modules() if subject.is_module else ()
+    sizes = sorted({m.num_embeddings for m in parts if isinstance(m, nn.Embedding)}, reverse=True)
+    for name in [n for n, s in call.sources.items() if s.vocabulary is not None]:
+        known = call.sources[name].vocabulary or 0
+        for size in [known, *(n for n in sizes if 8 < n < known)]:
+            fitted = call.but(sources={**call.sources, name: replace(call.sources[name], vocabulary=size)})
+            generator = torch.Generator().manual_seed(1)
+            tokens = {n: s.sample(generator) for n, s in fitted.sources.items()}
+            tokens[name] = torch.full_like(tokens[name], size - 1)
+            try:
+                subject.call(fitted.lay_out(tokens, subject.dtype), module=subject.trial())
+            except IndexError:
+                continue
+            except Exception:  # such ids mean something else to it
+                break
+            call = fitted
+            break
+    return call
+
+
 def settle_randomness(case: Case) -> None:
     """Eval with two seeds: the same numbers?"""
     batch = case.sample()

@@ -34,10 +34,12 @@ def watch(
     pristine: bool = False,
     train: bool = False,
     extra: dict[str, Any] | None = None,
+    module: Any = None,
 ) -> Observed:
     """Run once under the interceptor."""
     call = call or case.call
-    module = case.subject.instance(fresh=True if grad else None, train=train)  # a copy of a large model takes long
+    if module is None:  # a copy of a large model takes long
+        module = case.subject.instance(fresh=True if grad else None, train=train)
     if pristine:
         import copy
 

@@ -26,7 +26,7 @@ def batch_independence(case: Case) -> Verdict | None:
     batch, base = case.base
     change, item = change_and_item(case)
     if change <= case.big:
-        return None
+        return _by_place(case)
     kind, cause, fix = cause_of_cross_talk(case)
     alone = case.call.free_batch
     return Verdict(
@@ -34,4 +34,23 @@ def batch_independence(case: Case) -> Verdict | None:
         f"item {item} changes by {change:.2g} (relative) when only the other items of the batch are replaced" + ("" if alone else "; a single item does not run: does the caller compose the batch axis?"),
         kind=kind, measured=change, allowed=case.tolerance, cause=cause, fix=fix,
         example=f"batch {base.shape[0]}, length {next(iter(batch.values())).shape[1]}, random tokens",
+    )  # fmt: skip
+
+
+def _by_place(case: Case) -> Verdict | None:
+    """Does an item get another output at another place of the batch? Looked at where the axis of the batch was told by behaviour.
+
+    A fixed number of items may be nodes or channels with embeddings of their own.
+    """
+    if not (case.facts.get("axis_by_behaviour") and case.call.follows and case.call.free_batch):
+        return None
+    batch, base = case.base
+    turned = case.run({n: x.roll(1, 0) for n, x in batch.items()})
+    change = case.difference(turned, base.roll(1, 0)) if turned.shape == base.shape else 0.0
+    if change <= case.big:
+        return None
+    return Verdict(
+        "error", f"tokens mix along the first axis, and what stands elsewhere on the second gets another output ({change:.2g}, relative): positions lie along one axis and attention along the other",
+        kind="batch-first", measured=change, allowed=case.tolerance, example=f"input {tuple(case.call.sources[case.call.query].shape)}, the second axis turned by one",
+        cause="an nn.MultiheadAttention or encoder layer with batch_first=False is given (B, L, D)", fix="construct it with batch_first=True",
     )  # fmt: skip

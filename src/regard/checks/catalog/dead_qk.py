@@ -7,6 +7,7 @@ from torch import Tensor
 
 from regard.checks.case import Case, Verdict
 from regard.checks.catalog.gradients import gradients
+from regard.checks.redraw import SEEDS, redrawn
 from regard.checks.rule import rule
 from regard.checks.sites import watch
 from regard.intercept import Site
@@ -60,6 +61,12 @@ def _twin_sites(sites: list[Site]) -> tuple[Site, int] | None:
     return None
 
 
+def _one_module(case: Case) -> bool:
+    """Are they so with the usual weights (a shut gate makes two rounds alike), and with others (one may start as a copy of another)?"""
+    weights = (None, redrawn(case, SEEDS[0]))
+    return all(_twin_sites(watch(case, case.sample(), module=module).sites) is not None for module in weights)
+
+
 def _equal(a: Tensor | None, b: Tensor | None) -> bool:
     return a is not None and b is not None and a.shape == b.shape and torch.equal(a, b)
 
@@ -80,9 +87,7 @@ def heads_differ(case: Case) -> Verdict | None:
     sites = watch(case, case.sample(), pristine=True).sites
     maps = [(s, w.double()) for s in sites if (w := s.weights()) is not None and w.ndim == 4 and w.shape[1] > 1]
     twin = _twin_sites(sites)
-    if (
-        twin is not None and _twin_sites(watch(case, case.sample()).sites) is not None
-    ):  # a shut gate makes two rounds alike
+    if twin is not None and _one_module(case):
         return Verdict(
             "error",
             f"{twin[1]} heads are one and the same: equal queries, keys and values in one call",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.checks.case import Case, Verdict
-from regard.checks.causality import causal_intent
+from regard.checks.causality import causal_intent, one_ahead
 from regard.checks.influence import influence, replace_token
 from regard.checks.masks import call_for, keep_pattern, masked
 from regard.checks.rule import rule
@@ -95,6 +95,12 @@ def _judge(case: Case, sees: Tensor, change: Tensor) -> Verdict | None:
         "example": f"length {n}: replacing token {s} changes output {t} by {worst:.2g}",
     }  # fmt: skip
     lower = sees.tril()
+    stacked = _one_ahead_in_each(case)
+    if stacked:
+        return Verdict(
+            "error", f"in each of {stacked} attention layers a query sees exactly one token of the future: the causal mask is off by one", kind="causal-off-by-one",
+            cause=CAUSES["causal-off-by-one"], fix="triu(diagonal=1) hides the future; tril(diagonal=0) keeps past and self", **common,
+        )  # fmt: skip
     if (
         bool(first_off.all())
         and not _weights_causal(case)
@@ -120,6 +126,13 @@ def _judge(case: Case, sees: Tensor, change: Tensor) -> Verdict | None:
         f"it is meant to be causal ({said}), but output {t} depends on the later token {s}",
         kind=kind if kind != "question" else "causal-missing", cause=CAUSES.get(kind), fix=FIXES.get(kind), **common,
     )  # fmt: skip
+
+
+def _one_ahead_in_each(case: Case) -> int:
+    """How many layers there are, if there are several and each hides all but one token of the future."""
+    sites = attention_sites(case)
+    alike = len(sites) > 1 and all(one_ahead(s) for s in sites)
+    return len(sites) if alike else 0
 
 
 def _two_sided_band(sees: Tensor) -> bool:

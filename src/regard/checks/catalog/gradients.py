@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from regard.checks.call import Call
 from regard.checks.case import Case, Verdict
 from regard.checks.choice import Choices, differ
+from regard.checks.evidence import largest_code
 from regard.checks.infer import float_tensors
 from regard.checks.redraw import SEEDS, redrawn
 from regard.checks.rule import rule
@@ -110,6 +111,9 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
         return [_inference_only(len(got))]
     if any(s.shape is not None and s.shape[-1] == 1 for s in attention_sites(case)):
         case.need(False, "there is one key only at this size, so queries and keys have no say")
+    for name in case.signature.masks:
+        most = largest_code(case.evidence.source, name)
+        case.need(most < 2, f"{name} is compared with {most} too, and no call here gives it more than 0 and 1")
     attention = _is_attention(case, dead)
     never = _never_called(case, dead)
     kind = (

@@ -54,6 +54,14 @@ def _tail(case: Case, tried: dict[int, Influence]) -> Verdict | None:
     """At some lengths every token reads every other one; at another the last ones are read by nobody but themselves."""
     strides = [getattr(m, "stride", 1) for m in case.subject.pristine.modules()] if case.subject.is_module else []
     strided = any(n > 1 for s in strides for n in (s if isinstance(s, tuple) else (s,)) if isinstance(n, int))
+    left = {n: _left_alone(found) for n, found in tried.items()}
+    cut = next((n for n, count in left.items() if count), None)
+    if cut is not None and not strided and any(not c and bool(tried[n].sees.all()) for n, c in left.items()):
+        return Verdict(
+            "error", f"at length {cut}, the last {left[cut]} tokens read no other token, and the ones before read all; at other lengths every token reads all",
+            kind="chunk-tail", measured=left[cut], allowed=0, example=f"length {cut}",
+            cause="queries that do not fill the last block are left out", fix="range(0, length, block), or pad to a multiple of the block",
+        )  # fmt: skip
     unread = {}
     for length, found in tried.items():
         others = found.sees | torch.eye(length, dtype=torch.bool)
@@ -76,6 +84,15 @@ def _tail(case: Case, tried: dict[int, Influence]) -> Verdict | None:
         cause="keys that do not fill the last block are left out",
         fix="range(0, length, block), or pad to a multiple of the block and mask",
     )
+
+
+def _left_alone(found: Influence) -> int:
+    """How many tokens at the end see only themselves while all before them see everything; 0 if that is not so."""
+    full = found.sees.all(-1).long()
+    whole = int(full.cumprod(0).sum())
+    rest = found.sees[whole:]
+    alone = torch.eye(found.sees.shape[1], dtype=torch.bool)[whole:]
+    return len(rest) if 0 < whole < len(found.sees) and torch.equal(rest, alone) else 0
 
 
 def _reacts(case: Case) -> bool:
@@ -118,7 +135,7 @@ def _alone(found: Influence, sites: list[Site], n: int) -> Verdict | None:
     spread = [
         s
         for s in sites
-        if (w := s.weights()) is not None and w.shape[-1] >= n and float(w.double().amax(-1).mean()) < 0.999
+        if (w := s.weights()) is not None and min(w.shape[-2:]) >= n and float(w.double().amax(-1).mean()) < 0.999
     ]
     if not spread:
         return None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from regard.checks.case import Case, Verdict
+from regard.checks.evidence import cast_to_float
 from regard.checks.mask_cause import example_of, mask_cause
+from regard.checks.mask_use import MaskUse
 from regard.checks.masks import leak, mask_uses
 from regard.checks.rule import rule
 
@@ -56,6 +58,13 @@ def padding_content(case: Case) -> list[Verdict]:
                 )
             )
             continue
+        if (
+            use.works
+            and use.dtype == "additive"
+            and use.shape == "BS"
+            and cast_to_float(case.evidence.source, use.parameter)
+        ):
+            out.append(_added_as_it_is(use))
         far = leak(case, call, use, HUGE)[0] if use.dtype != "additive" else 0.0
         if far > case.big:
             out.append(
@@ -71,3 +80,12 @@ def padding_content(case: Case) -> list[Verdict]:
                 )
             )
     return out
+
+
+def _added_as_it_is(use: MaskUse) -> Verdict:
+    return Verdict(
+        "question",
+        f"{use.parameter}, one number per token, is cast to floating point and added to the scores: a 0/1 mask would hide nothing; is it given as 0 and -inf?",
+        kind="mask-added-as-01", measured="0/1 mask: hidden keys keep their weight", allowed="hidden keys get none", example="1 for tokens, 0 for padding",
+        cause="the mask is added as it is", fix="scores.masked_fill(mask == 0, float('-inf')), or (1 - mask) * torch.finfo(dtype).min",
+    )  # fmt: skip

@@ -44,6 +44,8 @@ def rotary_distance(case: Case) -> Verdict | None:
             spread = distance_spread(p.scores)
             if spread > max(ALLOWED, 1e-2 * case.tolerance):
                 return _verdict(case, p, spread, p.scores.shape[-1], later=n is not None)
+        if not looked:  # what does not rotate a few tokens does not rotate many
+            break
     case.need(looked, "no rotation of queries and keys was seen on a single line of tokens")
     return None
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from regard.checks.case import Case, NotExercised, Verdict
 from regard.checks.field import field_of
 from regard.checks.influence import influence
+from regard.checks.inner_evidence import inner_evidence
 from regard.checks.rule import rule
 from regard.checks.sites import attention_sites, watch
 
@@ -61,7 +62,7 @@ def window_width(case: Case) -> Verdict | None:
     case.need(_sliding(found.sees, left), "the field is no band: it moves in steps")
     if width == named:
         return None
-    said = case.evidence.says(INCLUSIVE)
+    said = next((w for e in (case.evidence, *inner_evidence(case)) if (w := e.says(INCLUSIVE))), None)
     exact = said is not None or declared is not None
     return Verdict(
         "error" if exact else "question", f"a query sees {width} keys, itself included; the window is {named}" + (f" ({said!r})" if said else "" if exact else ": does it count itself?"),
