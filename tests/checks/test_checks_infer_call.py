@@ -8,10 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from regard.checks.call import Call, Source
 from regard.checks.case import Case
 from regard.checks.check import check
+from regard.checks.layout import Layout
 from regard.checks.plan import fixed_arguments, read_signature
 from regard.checks.prepare import NotCallable, prepare
+from regard.checks.settle import fitted_vocabularies
+from regard.checks.subject import Subject
 
 
 def attend(q, k, v, scale=None):
@@ -278,3 +282,46 @@ def test_the_width_of_a_function_comes_from_the_weights_that_it_keeps(make):
     case = prepare(make())
     assert layout(case) == "BLD"
     assert case.call.sources["x"].width in (18, 24)
+
+
+class TwoTables(nn.Module):
+    """Ids of two streams, a table for each, and one of positions."""
+
+    def __init__(self, source=30, target=26, refused=None):
+        super().__init__()
+        self.source, self.target, self.place = (nn.Embedding(n, 8) for n in (source, target, 40))
+        self.refused = refused
+
+    def forward(self, source, target):
+        if self.refused is not None and int(target.max()) >= self.refused:
+            raise ValueError("no such id")
+        h = self.target(target) + self.place.weight[: target.shape[1]]
+        return attend(h, self.source(source), self.source(source))
+
+
+def vocabularies(module: nn.Module, size: int) -> list[int | None]:
+    ids = {n: Source(Layout("BL"), 3, (m,), 1, vocabulary=size) for n, m in (("target", 7), ("source", 9))}
+    call = Call(ids, {"target": "target", "source": "source"}, query="target")
+    return [s.vocabulary for s in fitted_vocabularies(Subject(module), call).sources.values()]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "refused", "fitted"),
+    [
+        (30, 30, None, [30, 30]),
+        (30, 26, None, [26, 30]),
+        (30, 26, 26, [30, 30]),  # such ids mean something else to it: left as they were
+        (26, 30, None, [30, 26]),
+    ],
+)
+def test_ids_of_each_stream_stay_within_its_own_table(source, target, refused, fitted):
+    assert vocabularies(TwoTables(source, target, refused), 30) == fitted
+
+
+def test_ids_that_every_table_holds_are_not_touched():
+    assert vocabularies(TwoTables(30, 26), 20) == [20, 20]
+
+
+@pytest.mark.parametrize(("source", "target"), [(30, 26), (26, 30)])
+def test_a_model_of_two_tables_runs_again_and_again(source, target):
+    assert check(TwoTables(source, target), select=["ATT301"]).status == "checked"

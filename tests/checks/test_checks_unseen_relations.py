@@ -1,4 +1,4 @@
-"""What six missed faults taught the checker: relations that decide, each on the smallest thing that shows it."""
+"""What missed faults taught the checker: relations that decide, each on the smallest thing that shows it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from regard.checks.case import NotExercised
+from regard.checks.catalog import rotary_positions
 from regard.checks.causality import NAMED
 from regard.checks.check import check
 from regard.checks.evidence import Evidence
@@ -139,3 +141,57 @@ class Window(nn.Module):
 def test_a_window_that_the_call_takes_by_default_is_compared_with_what_is_seen(more, asked):
     report = check(Window(more), select=["ATT807"])
     assert (errors(report), [f.rule for f in report.findings]) == ([], asked)
+
+
+class Visits(nn.Module):
+    """forward(x (batch, n, 12), present (batch, n)): a number for each visit of a patient, on the way to the scores."""
+
+    def __init__(self, filled):
+        super().__init__()
+        self.filled, self.qkv = filled, nn.Linear(12, 36)
+
+    def forward(self, x, present=None):
+        q, k, v = self.qkv(x).chunk(3, -1)
+        scores = q @ k.mT * q.shape[-1] ** -0.5
+        if present is not None and self.filled:
+            scores = scores.masked_fill(present[:, None].to(scores.dtype) == 0, -torch.inf)
+        elif present is not None:
+            row = present[:, None].to(scores.dtype)
+            scores = scores + row
+        return scores.softmax(-1) @ v
+
+
+@pytest.mark.parametrize(("filled", "asked"), [(True, []), (False, [("question", "mask-added-as-01")])])
+def test_a_number_per_token_that_is_cast_and_added_is_asked_about(filled, asked):
+    report = check(Visits(filled), select=["ATT101"])
+    assert errors(report) == []
+    assert [(f.level, f.kind) for f in report.findings] == asked
+
+
+class Heads(nn.Module):
+    def __init__(self, turn):
+        super().__init__()
+        self.turn, self.qk, self.v = turn, nn.Linear(16, 32), nn.Linear(16, 16)
+
+    def rotated(self, t):
+        angle = torch.arange(t.shape[1], dtype=t.dtype)[:, None] * 0.3 ** torch.arange(8, dtype=t.dtype)
+        a, b = t.chunk(2, -1)
+        return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+
+    def forward(self, x):
+        q, k = (self.rotated(t) if self.turn else t for t in self.qk(x).chunk(2, -1))
+        return F.scaled_dot_product_attention(q, k, self.v(x))
+
+
+@pytest.mark.parametrize(("turn", "tried"), [(False, [None]), (True, [None, 40, 300])])
+def test_many_tokens_are_run_only_where_few_are_rotated(turn, tried, monkeypatch):
+    asked, places = [], rotary_positions.places
+    monkeypatch.setattr(
+        rotary_positions, "places", lambda case, tokens: asked.append(tokens) or places(case, tokens=tokens)
+    )
+    if turn:
+        assert rotary_positions.rotary_distance(prepare(Heads(turn))) is None
+    else:
+        with pytest.raises(NotExercised, match="no rotation of queries and keys was seen"):
+            rotary_positions.rotary_distance(prepare(Heads(turn)))
+    assert asked == tried
