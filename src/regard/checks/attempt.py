@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from regard.checks.call import Call, Source
+from regard.checks.layout import Layout
 from regard.checks.outputs import float_tensors, main_tensor
 from regard.checks.plan import AXES, Signature, fixed_arguments
 from regard.checks.subject import Subject, describe_error, line_in
@@ -92,6 +93,12 @@ def attempt_call(subject: Subject, call: Call, errors: list[Failure]) -> Call | 
             turned = {"query": call.sources[call.keys], "context": query}
             fed = {p: "context" if s == call.query else "query" for p, s in call.arguments.items()}
             found, call = other, call.but(sources=turned, arguments=fed, query="query")
+    if found is None and query.layout.axes in ("BLD", "BL") and not call.is_cross and query.batch > 1:
+        turned = replace(query, layout=Layout({"BLD": "LBD", "BL": "LB"}[query.layout.axes]))
+        if main_tensor(raw, replace(turned, batch=query.tokens, grid=(query.batch,)), turned) is not None:
+            return attempt_call(
+                subject, call.but(sources={call.query: turned}), errors
+            )  # sequence first, one output per item
     if found is None:
         errors.append(
             Failure(f"it returned {type(raw).__name__} without a float tensor of {query.batch} items", 1 << 20)

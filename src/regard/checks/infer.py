@@ -31,7 +31,7 @@ LIKELY = 120  # attempts with each plan before that
 FIRST = 0.6  # the part of what is left that a plan may use while another waits
 BATCHES = (3, 2, 1)
 KERNEL_HEADS = 4
-STRAY = 60  # further attempts after one that ran by accident, it seems
+STRAY = 300  # further attempts after one that ran by accident, it seems
 
 
 def infer_call(subject: Subject, signature: Signature | None = None, seconds: float = SECONDS) -> Call:

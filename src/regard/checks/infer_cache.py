@@ -65,7 +65,7 @@ class CacheUse:
 
 def infer_cache(case: Case) -> CacheUse | None:
     """The first style under which a second chunk reacts to the first."""
-    if case.call.sources[case.call.query].layout.axes not in ("BLD", "LBD", "BL", "BKLD", "BDL"):
+    if case.call.sources[case.call.query].layout.axes not in ("BLD", "LBD", "BL", "LB", "BKLD", "BDL"):
         return None
     for use in _candidates(case):
         try:

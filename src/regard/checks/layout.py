@@ -66,7 +66,7 @@ def output_layout(shape: tuple[int, ...], query: Layout, batch: int, grid: tuple
     flat = {("BLD", 3), ("LBD", 3), ("BDL", 3), ("LD", 2), ("BL", 2)}
     for axes, ndim in (("BLD", 3), ("LBD", 3), ("BDL", 3), ("LD", 2), ("BL", 2)):
         if (axes, ndim) in flat and len(shape) == ndim and _sizes_agree(shape, Layout(axes), batch, (tokens,)):
-            if not query.batched and "B" in axes:
+            if query.batched != ("B" in axes) and (batch > 1 or not query.batched):
                 continue
             return Layout(axes)
     for axes in ("BDHW", "BHWD") if len(grid) == 2 else ():

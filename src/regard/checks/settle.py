@@ -13,7 +13,7 @@ from regard.checks.case import Case
 from regard.checks.layout import Layout
 from regard.checks.subject import Subject
 
-SWAP = {"BLD": "LBD", "LBD": "BLD"}
+SWAP = {"BLD": "LBD", "LBD": "BLD", "BL": "LB", "LB": "BL"}
 
 
 def settle_dtype(subject: Subject, call: Call) -> None:
@@ -126,7 +126,9 @@ def _swap(case: Case) -> None:
     layout = Layout(SWAP.get(case.call.output_layout.axes, case.call.output_layout.axes))
     swapped = case.call.but(sources=sources, output_layout=layout)
     previous = case.call
-    for case.call in (_longer_context(swapped), swapped, previous):
+    count = previous.sources[previous.query].tokens  # a number of items that is fixed stays what it was
+    as_many = swapped.but(sources={n: replace(s, batch=count) for n, s in sources.items()})
+    for case.call in (_longer_context(swapped), swapped, as_many, previous):
         case.__dict__.pop("base", None)
         try:
             _ = case.base
@@ -168,8 +170,7 @@ def fitted_vocabularies(subject: Subject, call: Call) -> Call:
     parts = subject.pristine.modules() if subject.is_module else ()
     sizes = sorted({m.num_embeddings for m in parts if isinstance(m, nn.Embedding)}, reverse=True)
     for name in [n for n, s in call.sources.items() if s.vocabulary is not None]:
-        known = call.sources[name].vocabulary or 0
-        for size in [known, *(n for n in sizes if 8 < n < known)]:
+        for size in [n for n in sizes if n > 8]:
             fitted = call.but(sources={**call.sources, name: replace(call.sources[name], vocabulary=size)})
             generator = torch.Generator().manual_seed(1)
             tokens = {n: s.sample(generator) for n, s in fitted.sources.items()}

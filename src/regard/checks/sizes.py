@@ -164,8 +164,6 @@ def sides(module: Any) -> list[int]:
 
 
 def vocabulary(module: Any) -> int | None:
-    """The size of the first embedding table, when the module begins with one."""
-    for part in module.modules() if isinstance(module, nn.Module) else ():
-        if isinstance(part, nn.Embedding) and part.num_embeddings > 8:
-            return part.num_embeddings
-    return None
+    """The size of the smallest embedding table of some size, which any stream may index (see `settle.fitted_vocabularies`)."""
+    parts = module.modules() if isinstance(module, nn.Module) else ()
+    return min((m.num_embeddings for m in parts if isinstance(m, nn.Embedding) and m.num_embeddings > 8), default=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torch import nn
+
 from regard.checks.case import Case, Verdict
 from regard.checks.cross_talk import cause_of_cross_talk, change_and_item
 from regard.checks.rule import rule
@@ -40,17 +42,32 @@ def batch_independence(case: Case) -> Verdict | None:
 def _by_place(case: Case) -> Verdict | None:
     """Does an item get another output at another place of the batch? Looked at where the axis of the batch was told by behaviour.
 
-    A fixed number of items may be nodes or channels with embeddings of their own.
+    A fixed number of items may be nodes or channels with embeddings of their own; where the author wrote the mixing himself,
+    so may any number.
     """
     if not (case.facts.get("axis_by_behaviour") and case.call.follows and case.call.free_batch):
         return None
     batch, base = case.base
     turned = case.run({n: x.roll(1, 0) for n, x in batch.items()})
     change = case.difference(turned, base.roll(1, 0)) if turned.shape == base.shape else 0.0
-    if change <= case.big:
+    if change <= case.big or not _more_items_run(case):
         return None
+    torch_first = any(
+        isinstance(m, nn.MultiheadAttention) and not m.batch_first for m in case.subject.pristine.modules()
+    )
     return Verdict(
-        "error", f"tokens mix along the first axis, and what stands elsewhere on the second gets another output ({change:.2g}, relative): positions lie along one axis and attention along the other",
+        "error" if torch_first else "question",
+        f"tokens mix along the first axis, and what stands elsewhere on the second gets another output ({change:.2g}, relative): positions lie along one axis and attention along the other"
+        + ("" if torch_first else "; are they nodes or channels?"),
         kind="batch-first", measured=change, allowed=case.tolerance, example=f"input {tuple(case.call.sources[case.call.query].shape)}, the second axis turned by one",
         cause="an nn.MultiheadAttention or encoder layer with batch_first=False is given (B, L, D)", fix="construct it with batch_first=True",
     )  # fmt: skip
+
+
+def _more_items_run(case: Case) -> bool:
+    """Is the number of items free upwards too? One item goes with a table of any length."""
+    try:
+        case.run(case.sample(batch=case.call.sources[case.call.query].batch + 2))
+    except Exception:
+        return False
+    return True

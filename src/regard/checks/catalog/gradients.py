@@ -128,10 +128,13 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
     if not never and _by_choice(case, dead):
         return [_chosen(dead, len(got))]
     not_given = [n for n in case.signature.unknown if n not in case.signature.required]
+    not_given += [n for n in case.signature.segments if n not in case.signature.required]
     optional = len(attention_sites(case)) > 1 or bool(
         case.cache or case.signature.extra_streams or case.signature.caches or case.signature.positions or not_given
     )
     leads = _leads_back(case, dead) if kind == "unused-parameters" and not never else None
+    if leads == "zero":
+        return [_zero(dead, len(got))]
     if leads is True:
         case.notes.append(f"{', '.join(dead[:4])}: used by another output, or by what is kept for a loss")
         return []
@@ -160,12 +163,16 @@ FIXES = {
 }
 
 
-def _leads_back(case: Case, dead: list[str]) -> bool | None:
-    """Does anything that is returned or kept lead back to the dead parameters, in either mode? None: their layers do not all run."""
+def _leads_back(case: Case, dead: list[str]) -> bool | str | None:
+    """Does anything that is returned or kept lead back to the dead parameters, in either mode? None: their layers do not all run.
+
+    "zero": it does, and their gradients are zero by mathematics.
+    """
     called = watch(case, case.sample()).seen.calls
     if not all("." in n and called.get(n.rpartition(".")[0]) for n in dead):
         return None
     reached: set[str] = set()
+    moved: set[str] = set()
     for train in (False, True):
         module = case.subject.instance(fresh=True, train=train)
         raw = case.raw(case.sample(4), grad=True, module=module)
@@ -176,6 +183,9 @@ def _leads_back(case: Case, dead: list[str]) -> bool | None:
             return None
         grads = torch.autograd.grad([t.abs().sum() for t in outs], list(named.values()), allow_unused=True)
         reached |= {n for n, g in zip(named, grads) if g is not None}
+        moved |= {n for n, g in zip(named, grads) if _arrives(g)}
+    if len(reached) == len(dead) and not moved and not any("bias" in n.rpartition(".")[2] for n in dead):
+        return "zero"
     return True if len(reached) == len(dead) else None if reached else False
 
 
@@ -190,6 +200,15 @@ def _result_dropped(dead: list[str], parameters: int) -> Verdict:
         cause="what the layer computes is never added or used",
         fix="use it, or remove the layer",
     )
+
+
+def _zero(dead: list[str], parameters: int) -> Verdict:
+    return Verdict(
+        "question",
+        f"{', '.join(dead[:4])} take part, and whatever their values, the output is the same: what is added to every key alike, a softmax removes; is that meant?",
+        kind="unused-parameters", measured=f"{len(dead)} of {parameters} parameters with a gradient of zero", allowed="0", example="a random projection of the output",
+        cause="the bias of all visible keys is read from one entry of the table, or is added along the other axis", fix="look at the places that the table is read with",
+    )  # fmt: skip
 
 
 def _inference_only(parameters: int) -> Verdict:

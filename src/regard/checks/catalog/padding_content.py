@@ -67,18 +67,7 @@ def padding_content(case: Case) -> list[Verdict]:
             out.append(_added_as_it_is(use))
         far = leak(case, call, use, HUGE)[0] if use.dtype != "additive" else 0.0
         if far > case.big:
-            out.append(
-                Verdict(
-                    "question",
-                    f"content of size {HUGE:g} hidden by {use.parameter} changes real outputs by {far:.2g}: how large can your padding be?",
-                    kind="mask-fill-weak",
-                    measured=far,
-                    allowed=case.tolerance,
-                    example=example,
-                    cause="a finite fill value that large scores overcome",
-                    fix="fill with float('-inf') or torch.finfo(dtype).min",
-                )
-            )
+            out.append(_overcome(use, far, case.tolerance, example))
     return out
 
 
@@ -88,4 +77,13 @@ def _added_as_it_is(use: MaskUse) -> Verdict:
         f"{use.parameter}, one number per token, is cast to floating point and added to the scores: a 0/1 mask would hide nothing; is it given as 0 and -inf?",
         kind="mask-added-as-01", measured="0/1 mask: hidden keys keep their weight", allowed="hidden keys get none", example="1 for tokens, 0 for padding",
         cause="the mask is added as it is", fix="scores.masked_fill(mask == 0, float('-inf')), or (1 - mask) * torch.finfo(dtype).min",
+    )  # fmt: skip
+
+
+def _overcome(use: MaskUse, far: float, allowed: float, example: str) -> Verdict:
+    return Verdict(
+        "question",
+        f"content of size {HUGE:g} hidden by {use.parameter} changes real outputs by {far:.2g}: how large can your padding be?",
+        kind="mask-fill-weak", measured=far, allowed=allowed, example=example,
+        cause="a finite fill value that large scores overcome", fix="fill with float('-inf') or torch.finfo(dtype).min",
     )  # fmt: skip

@@ -45,6 +45,8 @@ def scale(case: Case) -> list[Verdict]:
 
 def _judge(case: Case, call: Call, fit: Fit) -> Verdict | None:
     want = case.design.scale if case.design.scale is not None else (case.design.head_dim or fit.head_dim) ** -0.5
+    if fit.keys == fit.head_dim and not fit.normalised and (grows := _with_length(case, call, fit)) is not None:
+        return grows  # as many keys as channels: the right number by accident
     if (
         abs(fit.slope / want - 1) < 2e-3
         or (case.design.scale is None and abs(fit.slope * fit.head_dim**0.5 - 1) < 2e-3)  # the width that is contracted

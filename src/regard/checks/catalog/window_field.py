@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 
+import torch
+
 from regard.checks.case import Case, Verdict
 from regard.checks.field import Field, contiguous_blocks, field_of, other_grids, partition, wrapped
 from regard.checks.roles import constructor_role
@@ -46,12 +48,12 @@ def _structural(case: Case) -> bool:
     return False
 
 
-@rule("ATT805", kinds=("shift-mask",))
+@rule("ATT805", kinds=("shift-mask", "window-reverse"))
 def opposite_borders(case: Case) -> Verdict | None:
     """In shifted-window attention, pixels of opposite borders do not see each other, at any size.
 
     Which pixels an output depends on is measured, at the known size and at others.
-    What goes wrong: the shift mask is missing, painted on the wrong axes, built for one image size, or the image is
+    What goes wrong: windows are put back in another order, the shift mask is missing, painted on the wrong axes, built for one image size, or the image is
     rolled before it is padded.
     Why it matters: the left border of an image attends to its right border.
 
@@ -66,6 +68,8 @@ def opposite_borders(case: Case) -> Verdict | None:
     for field in _fields(case):
         if not field.local:
             continue
+        if (elsewhere := _other_window(field)) is not None:
+            return elsewhere
         far = wrapped(field)
         if far and len(far) < field.sees.shape[0]:
             t = far[0]
@@ -90,6 +94,33 @@ def opposite_borders(case: Case) -> Verdict | None:
                 fix="build the shift mask from the regions of the actual, padded size, after the roll",
             )
     return None
+
+
+def _other_window(field: Field) -> Verdict | None:
+    """A pixel that sees itself and, beside that, just a rectangle of others in which it does not lie: it got the rows of another window."""
+    h, w = field.grid
+    if min(h, w) < 2:
+        return None
+    own = torch.eye(field.sees.shape[0], dtype=torch.bool)
+    wrong = []
+    for t, others in enumerate(field.sees & ~own):
+        at = others.nonzero().flatten()
+        rows, columns = at // w, at % w
+        if at.numel() < 2:
+            return None
+        top, left = int(rows.min()), int(columns.min())
+        size = (int(rows.max()) - top + 1, int(columns.max()) - left + 1)
+        inside = top <= t // w < top + size[0] and left <= t % w < left + size[1]
+        if size[0] * size[1] == at.numel() and min(size) > 1 and not inside:
+            wrong.append((t, top, left, size))
+    if not wrong:
+        return None
+    t, top, left, size = wrong[0]
+    return Verdict(
+        "error", f"pixel ({t // w}, {t % w}) of {h} x {w} sees itself and the {size[0]} x {size[1]} pixels from ({top}, {left}) on, a window that is not its own",
+        kind="window-reverse", measured=f"{len(wrong)} of {field.sees.shape[0]} pixels", allowed="0", example=f"size {h} x {w}",
+        cause="windows are put back in another order than they were cut", fix="view(B, H // s, W // s, s, s, C), then transpose as when cutting",
+    )  # fmt: skip
 
 
 def _built_for(case: Case) -> tuple[int, int] | None:
