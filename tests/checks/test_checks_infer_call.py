@@ -318,8 +318,8 @@ def test_ids_of_each_stream_stay_within_its_own_table(source, target, refused, f
     assert vocabularies(TwoTables(source, target, refused), 30) == fitted
 
 
-def test_ids_that_every_table_holds_are_not_touched():
-    assert vocabularies(TwoTables(30, 26), 20) == [20, 20]
+def test_ids_go_up_to_what_each_table_holds():
+    assert vocabularies(TwoTables(30, 26), 20) == [26, 30]
 
 
 @pytest.mark.parametrize(("source", "target"), [(30, 26), (26, 30)])

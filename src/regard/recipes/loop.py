@@ -43,15 +43,8 @@ def train(work: Work, plan: Plan, out: Path, *, resume: bool = False) -> dict[st
     factors = [group["lr"] / plan.lr for group in optimizer.param_groups]
     average = Average(model, plan.average)
     scaler = torch.amp.GradScaler(all_of_us.device.type, enabled=plan.precision == "float16")
-    state: dict[str, Any] = {
-        "step": 0,
-        "best": None,
-        "at": 0,
-        "bad": 0,
-        "scaler": scaler.state_dict(),
-        "seconds": 0.0,
-        "cpu_seconds": 0.0,
-    }
+    state: dict[str, Any] = {"best": None, "scaler": scaler.state_dict()}
+    state |= dict.fromkeys(("step", "at", "bad"), 0) | dict.fromkeys(("seconds", "cpu_seconds"), 0.0)
     notes: list[str] = []
     if resume:
         saved, notes = checkpoint.load(out / "checkpoints", model, optimizer, average.kept)

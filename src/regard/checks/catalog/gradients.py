@@ -109,11 +109,7 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
         return []
     if len(dead) == len(got) and not any(t.requires_grad for t in _graph(case)):
         return [_inference_only(len(got))]
-    if any(s.shape is not None and s.shape[-1] == 1 for s in attention_sites(case)):
-        case.need(False, "there is one key only at this size, so queries and keys have no say")
-    for name in case.signature.masks:
-        most = largest_code(case.evidence.source, name)
-        case.need(most < 2, f"{name} is compared with {most} too, and no call here gives it more than 0 and 1")
+    _tells(case)
     attention = _is_attention(case, dead)
     never = _never_called(case, dead)
     kind = (
@@ -161,6 +157,15 @@ FIXES = {
     "gradient-cut": "remove detach(), .data or no_grad() on the way",
     "unused-parameters": "call it, or remove it",
 }
+
+
+def _tells(case: Case) -> None:
+    """NotExercised where this size, or this mask, leaves parameters without a say."""
+    if any(s.shape is not None and s.shape[-1] == 1 for s in attention_sites(case)):
+        case.need(False, "there is one key only at this size, so queries and keys have no say")
+    for name in case.signature.masks:
+        most = largest_code(case.evidence.source, name)
+        case.need(most < 2, f"{name} is compared with {most} too, and no call here gives it more than 0 and 1")
 
 
 def _leads_back(case: Case, dead: list[str]) -> bool | str | None:
