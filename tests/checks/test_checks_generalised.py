@@ -6,12 +6,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from regard.checks.attempt import Failure, attempt_call
+from regard.checks.call import Call, Source
 from regard.checks.check import check
 from regard.checks.defaults import mutable_defaults, put_back
 from regard.checks.evidence import Evidence
+from regard.checks.layout import Layout
 from regard.checks.plan import fixed_arguments, read_signature, stream_plans
 from regard.checks.positions import diagonal_spread, distance_spread
 from regard.checks.sizes import grids
+from regard.checks.subject import Subject
 
 
 def said(doc: str) -> Evidence:
@@ -193,9 +197,17 @@ class Sentences(nn.Module):
 
 
 def test_a_first_output_of_one_shape_for_any_number_of_items_is_no_batch_of_items():
+    errors: list[Failure] = []
+    words = Call({"x": Source(Layout("BL"), 3, (7,), 1, vocabulary=40)}, {"docs": "x"}, query="x")
+    assert attempt_call(Subject(Sentences()), words, errors) is None
+    assert "the same shape for any number of items" in errors[0].text
+
+
+def test_documents_of_sentences_of_words_are_ids_with_two_axes_of_tokens():
     report = check(Sentences(), select=["ATT301"])
-    assert report.status == "not-exercised"
-    assert "the same shape for any number of items" in report.reason
+    assert report.status == "checked"
+    assert len(report.inferred["inputs"]["docs"]["shape"]) == 3
+    assert report.findings == []
 
 
 class OneStepOfADecoder(nn.Module):
@@ -211,8 +223,28 @@ class OneStepOfADecoder(nn.Module):
         return energy.masked_fill(late, -1e10).softmax(1)[:, None] @ encoder_outputs.transpose(0, 1)
 
 
+def test_one_state_that_asks_what_was_encoded_time_first_is_called_with_several_items():
+    report = check(OneStepOfADecoder(), select=["ATT1", "ATT301"])
+    assert report.inferred["inputs"]["encoder_outputs"]["shape"][1] > 1
+    assert not [f for f in report.findings if f.level == "error"]
+
+
+class OneAtATime(nn.Module):
+    """Refuses two items, and never reads the lengths."""
+
+    def __init__(self, dim=16):
+        super().__init__()
+        self.q, self.kv = nn.Linear(dim, dim), nn.Linear(dim, 2 * dim)
+
+    def forward(self, x, memory, memory_len):
+        if len(x) > 1 or len(memory) > 1:
+            raise ValueError("one item at a time")
+        k, v = self.kv(memory).chunk(2, -1)
+        return (self.q(x) @ k.mT / 4).softmax(-1) @ v
+
+
 def test_a_mask_without_effect_is_asked_where_no_call_with_two_items_ran():
-    findings = check(OneStepOfADecoder(), select=["ATT105"]).findings
+    findings = check(OneAtATime(), select=["ATT105"]).findings
     assert [f.level for f in findings] == ["question"]
     assert "is the first axis the batch?" in findings[0].message
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from regard.checks.config_objects import DuckConfig
 from regard.checks.constructor import WHOLE, candidates
+from regard.checks.first_calls import with_first_call
 from regard.checks.roles import constructor_role
 from regard.checks.subject import describe_error, line_in, untouched_globals
 from regard.core.errors import TargetError
@@ -49,6 +50,8 @@ def builds(obj: Any, init: dict[str, Any] | None = None, *, seed: int = 0) -> It
         made = _construct(obj, arguments, seed, errors)
         if made is not None:
             made_one = True
+            ready = with_first_call(made, seed)
+            made = made if ready is None else ready
             yield made, {k: v for k, v in arguments.items() if not isinstance(v, DuckConfig)}
     if not made_one:
         name = getattr(obj, "__name__", repr(obj))

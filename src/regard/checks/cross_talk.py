@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.checks.case import Case
 from regard.checks.influence import replace_token
-from regard.checks.sites import watch
+from regard.checks.sites import attention_sites, watch
 
 
 def change_by_others(case: Case) -> float:
@@ -72,6 +72,45 @@ def _softmax_over_batch(case: Case) -> bool:
         re.search(rf"softmax over axis (0|-\d+) of \({batch}, ", note) and " axis 0 " in note
         for note in run.seen.unknown
     )
+
+
+PURPOSE = re.compile(
+    r"inter_?-?samples?|(attend\w*|attention|look\w*) (to|over|between|across) (all |the )*(other )?(samples|batch|examples|records)"
+    r"|across (the )?(batch|samples|records)",
+    re.IGNORECASE,
+)
+
+
+def across_on_purpose(case: Case) -> str | None:
+    """What says that items are meant to see each other: the author's words, or a layer as wide as all tokens of an item together
+    where the items of the batch are the keys. None where nothing does.
+    """
+    parts = _modules(case)
+    said = case.evidence.says(PURPOSE.pattern) or next(
+        (m.group(0) for part in parts if (m := PURPOSE.search(type(part).__name__))), None
+    )
+    if said is not None:
+        return f"its text or a name says {said!r}"
+    source = case.call.sources[case.call.query]
+    sites = attention_sites(case)
+    if not any(s.weights_used is not None and s.weights_used.shape[-1] == source.batch for s in sites):
+        return None
+    inside = {s.weights_used.shape[-1] for s in sites if s.weights_used is not None} | {source.tokens}
+    single = {source.width, *(m.embedding_dim for m in parts if isinstance(m, nn.Embedding)), *_normed(parts)}
+    joined = [
+        (n, d) for n in sorted(inside - {source.batch, 1}) for d in sorted(single - {1}) if _reads(parts, n * d, d)
+    ]
+    return f"a layer reads {joined[0][0]} x {joined[0][1]} numbers, all tokens of an item at once" if joined else None
+
+
+def _normed(parts: list[nn.Module]) -> set[int]:
+    return {m.normalized_shape[0] for m in parts if isinstance(m, nn.LayerNorm) and len(m.normalized_shape) == 1}
+
+
+def _reads(parts: list[nn.Module], width: int, single: int) -> bool:
+    """Is there a projection of so many numbers that does not go back to the width of one token, as the end of an MLP does?"""
+    linear = any(isinstance(m, nn.Linear) and m.in_features == width and m.out_features != single for m in parts)
+    return linear or any(isinstance(m, nn.MultiheadAttention) and m.embed_dim == width for m in parts)
 
 
 def cause_of_cross_talk(case: Case) -> tuple[str, str, str]:

@@ -14,6 +14,7 @@ from regard.checks import sizes
 from regard.checks.asked import unpacks_other, width_asked
 from regard.checks.attempt import Failure, NotCallable, attempt, runs_with_fewer
 from regard.checks.call import Call, Source
+from regard.checks.infer_forms import infer_forms, streams_that_are_added
 from regard.checks.infer_shapes import arguments_apart, search
 from regard.checks.layout import Layout
 from regard.checks.outputs import (
@@ -22,6 +23,7 @@ from regard.checks.outputs import (
     main_tensor as main_tensor,
 )
 from regard.checks.plan import Signature, cross_plans, fixed_arguments, read_signature, stream_plans
+from regard.checks.roles import call_role
 from regard.checks.shape_names import layout_hint
 from regard.checks.subject import Subject
 
@@ -32,6 +34,7 @@ FIRST = 0.6  # the part of what is left that a plan may use while another waits
 BATCHES = (3, 2, 1)
 KERNEL_HEADS = 4
 STRAY = 300  # further attempts after one that ran by accident, it seems
+AFTERWARDS = 0.7  # seconds of the processor for arguments of forms of their own, when nothing else runs
 
 
 def infer_call(subject: Subject, signature: Signature | None = None, seconds: float = SECONDS) -> Call:
@@ -50,6 +53,9 @@ def infer_call(subject: Subject, signature: Signature | None = None, seconds: fl
     call = _arguments_apart(subject, signature, plans, errors, end)
     if call is not None:
         return call
+    call = _forms(subject, signature, plans, errors, end)
+    if call is not None:
+        return call
     now, hint = time.process_time(), None
     for at, further in enumerate(passes):
         last = now + (end - now) * (at + 1) / len(passes)
@@ -62,6 +68,9 @@ def infer_call(subject: Subject, signature: Signature | None = None, seconds: fl
             if not further and _misses(signature, errors):  # this layout is right
                 hint = errors[-1].axes
                 break
+    call = infer_forms(subject, signature, errors, time.process_time() + AFTERWARDS)
+    if call is not None:
+        return call
     best = max(errors, key=lambda e: e.line, default=Failure("it takes no tensor argument that we could find"))
     raise NotCallable(f"{best.text} ({len(errors)} attempts)", best.line)
 
@@ -82,9 +91,26 @@ def _arguments_apart(
     start = time.process_time()
     for arguments in apart:
         call = search(subject, signature, arguments, errors, start + (end - start) * APART)
-        if call is not None:
+        if call is not None and not streams_that_are_added(subject, call):
             return call
     return None
+
+
+def _forms(
+    subject: Subject, signature: Signature, plans: list[dict[str, str]], errors: list[Failure], end: float
+) -> Call | None:
+    """Where several arguments are required: the likeliest sizes of each plan, then arguments of forms of their own."""
+    if signature.sizes or {"key", "value"} <= {call_role(n) for n in signature.streams}:
+        return None
+    start = time.process_time()
+    likely = () if arguments_apart(subject, signature) else itertools.product((False, True), plans)
+    for further, plan in likely:
+        until = start + (end - start) * APART
+        call = _try_plan(subject, signature, plan, errors, until, further=further, most=LIKELY)
+        if call is not None and runs_with_fewer(subject, call):
+            return call
+    now = time.process_time()
+    return infer_forms(subject, signature, errors, now + max((end - now) * APART, AFTERWARDS))
 
 
 def infer_cross(subject: Subject, signature: Signature, primary: Call) -> Call | None:

@@ -243,6 +243,8 @@ def _rank(use: MaskUse, dtype: str | None, polarity: str | None, shape: str | No
 def pattern(batch: int, keys: int) -> Tensor:
     """(B, S): item 0 hides an inner key and the last, the others other inner keys; the first key always stays."""
     keep = torch.ones(batch, keys, dtype=torch.bool)
+    if keys < 2:
+        return keep
     keep[0, [2 % keys or 1, keys - 1]] = False
     for b in range(1, batch):
         keep[b, (keys - 1 - b) % keys or 1] = False

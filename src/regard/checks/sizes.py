@@ -97,7 +97,7 @@ def _heads(module: nn.Module) -> list[int]:
     return [v for n, v in vars(module).items() if isinstance(v, int) and constructor_role(n) == "num_heads"]
 
 
-def _integers(module: Any) -> Iterator[int]:
+def integers(module: Any) -> Iterator[int]:
     """Numbers that the module keeps, then those that its constructor starts from."""
     yield from _kept_integers(module)
     if isinstance(module, nn.Module):
@@ -123,7 +123,7 @@ def _kept_integers(module: Any) -> Iterator[int]:
 
 def lengths(module: Any) -> list[int]:
     """Token counts to try: general ones first, then what the module's own numbers suggest."""
-    own = [n for n in dict.fromkeys(_integers(module)) if 2 <= n <= 512]
+    own = [n for n in dict.fromkeys(integers(module)) if 2 <= n <= 512]
     small = [n * k for n in own if n <= 16 for k in (2, 3, n)]
     with_class = [2 * n + 1 for n in own if n <= 64]  # frames of n tokens, and a class token
     return list(dict.fromkeys([*LENGTHS, *own, *small, *with_class]))
@@ -131,10 +131,10 @@ def lengths(module: Any) -> list[int]:
 
 def grids(module: Any) -> list[tuple[int, int]]:
     """Image sizes to try, H != W first."""
-    own = [n for n in dict.fromkeys(_integers(module)) if 2 <= n <= 64]
+    own = [n for n in dict.fromkeys(integers(module)) if 2 <= n <= 64]
     pairs = [(a, b) for a, b in itertools.product(own[:6], repeat=2) if a * b <= LARGEST]
     twice = [(2 * n, 3 * n) for n in own if n <= 8]
-    large = [(n, n) for n in dict.fromkeys(_integers(module)) if 64 < n <= 256]
+    large = [(n, n) for n in dict.fromkeys(integers(module)) if 64 < n <= 256]
     sides_ = list(dict.fromkeys(_embedded_sides(module)))[:4]
     fixed = [(a, b) for a, b in itertools.product(sides_, repeat=2) if a * b <= LARGEST]
     return list(
@@ -152,7 +152,7 @@ def _embedded_sides(module: Any) -> Iterator[int]:
 
 def sides(module: Any) -> list[int]:
     """Window sides to try: small numbers of the module, and roots of those that are squares."""
-    own = list(dict.fromkeys(_integers(module)))
+    own = list(dict.fromkeys(integers(module)))
     return list(
         dict.fromkeys(
             [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from regard.checks.case import Case, Verdict
-from regard.checks.cross_talk import cause_of_cross_talk, change_and_item
+from regard.checks.cross_talk import across_on_purpose, cause_of_cross_talk, change_and_item
 from regard.checks.rule import rule
 
 
@@ -30,10 +30,11 @@ def batch_independence(case: Case) -> Verdict | None:
     if change <= case.big:
         return _by_place(case)
     kind, cause, fix = cause_of_cross_talk(case)
-    alone = case.call.free_batch
+    alone, meant = case.call.free_batch, across_on_purpose(case)
+    asked = "" if alone else "; a single item does not run: does the caller compose the batch axis?"
     return Verdict(
-        "error" if alone else "question",
-        f"item {item} changes by {change:.2g} (relative) when only the other items of the batch are replaced" + ("" if alone else "; a single item does not run: does the caller compose the batch axis?"),
+        "error" if alone and meant is None else "question",
+        f"item {item} changes by {change:.2g} (relative) when only the other items of the batch are replaced" + (f"; {meant}: is that meant, in inference too?" if meant else asked),
         kind=kind, measured=change, allowed=case.tolerance, cause=cause, fix=fix,
         example=f"batch {base.shape[0]}, length {next(iter(batch.values())).shape[1]}, random tokens",
     )  # fmt: skip

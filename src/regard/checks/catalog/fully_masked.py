@@ -168,6 +168,8 @@ def _verdict(case: Case, use: MaskUse, what: str, kind: str, cause: str, mode: s
     level = (
         "error" if own and use.changes and (use.works or kind != "fully-masked-nan") and not promised else "question"
     )
+    if use.shape == "lengths" and level == "error":  # an item of no tokens: torch's packing refuses it
+        level, what = "question", f"{what}: is an item of length 0 possible"
     note = (
         ""
         if own

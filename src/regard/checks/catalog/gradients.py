@@ -56,8 +56,15 @@ def _second_stream(call: Call, raw: Any) -> list[Tensor]:
     """What stands for the context's tokens, where both streams are updated and returned."""
     if not call.is_cross:
         return []
-    shape, own = call.sources[call.keys].shape, call.sources[call.query].shape
-    return [t for _, t in float_tensors(raw) if tuple(t.shape) == shape != own and t.is_floating_point()]
+    keys, own = call.sources[call.keys], call.sources[call.query]
+    if keys.layout.axes != "BLD":
+        return [t for _, t in float_tensors(raw) if tuple(t.shape) == keys.shape != own.shape and t.is_floating_point()]
+    place = (keys.batch, keys.tokens)  # in any width: two streams may come out as wide as their attention is
+    return [
+        t
+        for _, t in float_tensors(raw)
+        if t.ndim == 3 and tuple(t.shape[:2]) == place and keys.tokens != own.tokens and t.is_floating_point()
+    ]
 
 
 def _arrives(grad: Tensor | None) -> bool:

@@ -98,7 +98,7 @@ def _changes_elsewhere(case: Case, call: Call, use: MaskUse) -> bool:
     for source in call.sources:
         batch, other = case.sample(1, call=call), replace(use, source=source)
         keep = keep_pattern(other, batch)
-        for shape in dict.fromkeys((use.shape, "BS")):
+        for shape in dict.fromkeys((use.shape, "BS", "B11S")):
             tried = replace(other, shape=shape)
             try:
                 runs = [
