@@ -191,6 +191,21 @@ def test_a_mask_that_no_name_gives_away_is_known_by_being_added_to_scores():
     assert masks["below_right"]
 
 
+def test_a_mask_in_which_true_hides_is_given_as_one_that_hides_nothing():
+    class Padded(TwoAdded):
+        def forward(self, left, ignore_left, right, ignore_right):
+            one, two = (
+                torch.zeros(m.shape, dtype=left.dtype).masked_fill(m, -torch.inf)[:, None]
+                for m in (ignore_left, ignore_right)
+            )
+            x, y = self.a(left), self.b(right)
+            return attend(x, y, y, two), attend(y, x, x, one)
+
+    _, given = laid_out(Padded())
+    assert not given["ignore_left"].any()
+    assert given["ignore_right"].shape[1] == given["right"].shape[1]
+
+
 def test_lengths_that_no_name_gives_away_are_known_by_being_counted():
     class Widths(nn.Module):
         def __init__(self):

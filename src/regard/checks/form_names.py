@@ -64,7 +64,7 @@ def _by_name(subject: Subject, signature: Signature, name: str) -> tuple[Form, .
     if POINTS.fullmatch(plain) and not first:
         return (*F.POINTS, *general)
     if name in signature.masks:
-        return F.MASKS
+        return (*F.HIDERS, *F.MASKS) if name in signature.hiding else (*F.MASKS, *F.HIDERS)
     if name in signature.lengths:
         return (*F.LENGTHS, *general)
     if name in signature.cache_positions or call_role(name) == "positions":

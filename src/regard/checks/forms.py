@@ -70,6 +70,7 @@ MASKS = (
     *forms("seen", "BL", "B1L", "B11L", "BTL", "B1TL", "TL", "LB"), *forms("added", "B11L", "BL", "BTL", "B1TL", "TL", "B1L"),
     *forms("ones", "BL", "BL1"), *forms("count", "BL"), Form("none"),
 )  # fmt: skip
+HIDERS = tuple(Form("hidden", f.axes) for f in MASKS if f.kind == "seen")
 LENGTHS = (*forms("lengths", "B"), *forms("lengths", "B1"), *forms("listed", "B"))
 PLACES = (*forms("places", "L", "BL", "1L", "B"), Form("zero"), Form("none"))
 TABLES = (*forms("table", "LD", "1LD", "LD2", "L1D", "11LD"), *forms("turns", "LD"))

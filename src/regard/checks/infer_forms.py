@@ -200,6 +200,10 @@ class _Search:
 
     def _learn(self, seen: Touches) -> None:
         """Arguments that look up a table are ids below its size, and nothing else from now on."""
+        for name, hides in seen.fills.items():
+            if name in self.options and not any(f.kind in MASKING for f in self.options[name]):
+                masks = (*F.HIDERS, *F.MASKS) if hides else (*F.MASKS, *F.HIDERS)
+                self.options[name] = [*masks, *self.options[name]]
         for name, axes in seen.added.items():
             if axes == 4 and name in self.options:  # scores: what is added to them has their axes, or is broadcast
                 known = self.options[name]

@@ -15,6 +15,7 @@ SHAPING = {  # functions after which a tensor still holds the numbers of an argu
 }  # fmt: skip
 ADDING = {"add", "__add__", "__radd__", "__iadd__", "add_"}
 WITH_A_NUMBER = {"__eq__", "eq", "__ne__", "ne", "mul", "__mul__", "__rmul__", "div", "__truediv__", "gt", "__gt__", "neg", "__neg__"}  # fmt: skip
+TURNING = {"__invert__", "logical_not", "bitwise_not", "__eq__", "eq"}
 COMPARING = {
     "lt",
     "le",
@@ -40,6 +41,7 @@ class Touches(TorchFunctionMode):
     vocabulary: argument -> the rows of the smallest table that its numbers, as they are, look up.
     indices: arguments that are indices into another tensor.
     added: argument -> the most axes of what it is added to as it is, where that was computed from others, as scores are.
+    fills: argument -> does True fill, and hide (False: it was turned round first)? For those that say where scores are filled.
     counts: arguments that are compared with whole numbers, one after the other.
     """
 
@@ -51,6 +53,8 @@ class Touches(TorchFunctionMode):
         self.indices: dict[str, int] = {}
         self.counts: set[str] = set()
         self.added: dict[str, int] = {}
+        self.fills: dict[str, bool] = {}
+        self._turned: set[int] = set()
         self._loose: dict[int, frozenset[str]] = {}
         self._exact: dict[int, str] = {}
         self._alive: list[Tensor] = []
@@ -76,7 +80,10 @@ class Touches(TorchFunctionMode):
         out = func(*args, **kwargs)
         kept = name in SHAPING or (name in WITH_A_NUMBER and len(parts) == 1)
         one = next(iter(exact)) if len(exact) == 1 and len(roots) == 1 and kept else None
+        round_again = one is not None and ((name in TURNING) != any(id(t) in self._turned for t in parts))
         for t in tensors(out) if roots else ():
+            if round_again and id(t) not in self._loose:
+                self._turned.add(id(t))
             if id(t) not in self._loose:
                 self._follow(t, roots, one)
         return out
@@ -97,6 +104,8 @@ class Touches(TorchFunctionMode):
                 if id(mine) in self._exact and id(other) not in self._exact and id(other) in self._loose:
                     who = self._exact[id(mine)]
                     self.added[who] = max(other.ndim, self.added.get(who, 0))
+        elif name in ("masked_fill", "masked_fill_") and len(parts) > 1 and id(parts[1]) in self._exact:
+            self.fills[self._exact[id(parts[1])]] = id(parts[1]) not in self._turned
         elif name in COMPARING and len(parts) == 2:
             for mine, other in (parts, parts[::-1]):
                 if (
