@@ -29,6 +29,7 @@ from regard.checks.subject import Subject
 
 SECONDS = 8.0  # of the processor, for finding one call
 APART = 0.5  # the part of what is left that arguments of shapes of their own may use, where there are several
+ALONE = 0.15  # the same, where there is one
 LIKELY = 120  # attempts with each plan before that
 FIRST = 0.6  # the part of what is left that a plan may use while another waits
 BATCHES = (3, 2, 1)
@@ -99,18 +100,18 @@ def _arguments_apart(
 def _forms(
     subject: Subject, signature: Signature, plans: list[dict[str, str]], errors: list[Failure], end: float
 ) -> Call | None:
-    """Where several arguments are required: the likeliest sizes of each plan, then arguments of forms of their own."""
+    """The likeliest sizes of each plan, then arguments of forms of their own; where there is one argument, for a short time."""
     if signature.sizes or {"key", "value"} <= {call_role(n) for n in signature.streams}:
         return None
-    start = time.process_time()
+    start, one = time.process_time(), len(signature.required) < 2
     likely = () if arguments_apart(subject, signature) else itertools.product((False, True), plans)
     for further, plan in likely:
-        until = start + (end - start) * APART
+        until = start + (end - start) * (ALONE if one else APART)
         call = _try_plan(subject, signature, plan, errors, until, further=further, most=LIKELY)
         if call is not None and runs_with_fewer(subject, call):
             return call
     now = time.process_time()
-    return infer_forms(subject, signature, errors, now + max((end - now) * APART, AFTERWARDS))
+    return infer_forms(subject, signature, errors, now + (end - now) * (ALONE if one else APART))
 
 
 def infer_cross(subject: Subject, signature: Signature, primary: Call) -> Call | None:
