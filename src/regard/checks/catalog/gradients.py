@@ -113,7 +113,7 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
     dead = [n for n, g in got.items() if not _arrives(g) and not _exempt(case, n, got)]
     dead = [n for n in dead if n not in _used_when_longer(case, dead)] if dead else dead
     if not dead:
-        return []
+        return _without_effect(case, got)
     if len(dead) == len(got) and not any(t.requires_grad for t in _graph(case)):
         return [_inference_only(len(got))]
     _tells(case)
@@ -212,6 +212,19 @@ def _result_dropped(dead: list[str], parameters: int) -> Verdict:
         cause="what the layer computes is never added or used",
         fix="use it, or remove the layer",
     )
+
+
+def _without_effect(case: Case, got: dict[str, Tensor | None]) -> list[Verdict]:
+    """Tables whose gradient is rounding beside the others', and which may hold anything at any length without a change of the output."""
+    sizes = {n: float(g.abs().max()) for n, g in got.items() if g is not None and g.numel()}
+    flat = [n for n, size in sizes.items() if size < 1e-12 * max(sizes.values()) and got[n].ndim > 1]  # pyright: ignore
+    if not flat or case.stochastic:
+        return []
+    for longer in ({}, *_longer(case)):
+        with contextlib.suppress(Exception):
+            if _moved_by(case, flat, 3.0, longer)[0] > 1e-9:
+                return []
+    return [_zero(flat, len(got))]
 
 
 def _zero(dead: list[str], parameters: int) -> Verdict:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
+
+import torch
+
 from regard.checks.case import Case, Verdict
 from regard.checks.positions import Places, distance_spread, places
 from regard.checks.roles import call_role
@@ -9,6 +14,8 @@ from regard.checks.rule import rule
 from regard.checks.sites import recorded
 
 ALLOWED = 2e-5
+FAR = 300  # tokens: more than bfloat16 counts one by one
+COARSE = 0.1  # plain rounding of queries and keys stays below 0.02
 ROUGH = 0.02  # below: rounding of the angles; above: another formula
 WORDS = r"\brope\b|\brotary|rotate_half|apply_rot|_rope\b|\brope_|\.rope|rotaryembedding"
 
@@ -47,7 +54,26 @@ def rotary_distance(case: Case) -> Verdict | None:
         if not looked:  # what does not rotate a few tokens does not rotate many
             break
     case.need(looked, "no rotation of queries and keys was seen on a single line of tokens")
-    return None
+    return _in_bfloat16(case) if len(lengths) > 1 else None
+
+
+def _in_bfloat16(case: Case) -> Verdict | None:
+    """The same with the module in bfloat16: rounded queries and keys cost a hundredth, positions counted in 8 bits much more."""
+    subject = copy.copy(case.subject)
+    subject.dtype = torch.bfloat16
+    low = replace(case, subject=subject, facts={k: v for k, v in case.facts.items() if k == "init"}, notes=[])
+    try:
+        spreads = [distance_spread(p.scores) for p in places(low, tokens=FAR) if p.rotary]
+    except Exception:  # it does not run in that type, or at that length
+        return None
+    worst = max((s for s in spreads if s == s), default=0.0)
+    if worst < COARSE:
+        return None
+    return Verdict(
+        "question", f"in bfloat16, rotated scores of equal distance differ by {worst:.2g} (relative) at length {FAR}: positions or angles are computed in 16 bits; is it meant for float32 only?",
+        kind="rope-precision", measured=worst, allowed=COARSE, example=f"{FAR} identical tokens, the module in bfloat16",
+        cause="positions or frequencies take the dtype of the input: above 256, bfloat16 cannot count by ones", fix="compute angles in float32 or more, and cast cosines and sines",
+    )  # fmt: skip
 
 
 def _verdict(case: Case, p: Places, spread: float, length: int, later: bool) -> Verdict | None:
