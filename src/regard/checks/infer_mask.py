@@ -109,8 +109,7 @@ def infer_mask(case: Case, name: str, call: Call) -> MaskUse | None:
         polarity, said = case.evidence.polarity(name)
         if polarity is not None and not case.evidence.meant_by_name(name, lambda: _takes_key_mask(case, name, call)):
             polarity = None
-    trials: list[Trial] = []
-    errors: list[str] = []
+    trials, errors = list[Trial](), list[str]()
     special = _batch_of_heads(case, name, call)
     if special is not None:
         return special
@@ -135,7 +134,7 @@ def infer_mask(case: Case, name: str, call: Call) -> MaskUse | None:
 def _convention(case: Case, name: str) -> str | None:
     """What True means in the other mask arguments, where that is known and the same in all: one signature, one convention."""
     known = {case.evidence.polarity(n)[0] for n in case.signature.masks if n != name} - {None}
-    return known.pop() if len(known) == 1 else None
+    return min(known) if len(known) == 1 else None
 
 
 def _takes_key_mask(case: Case, name: str, call: Call) -> bool:
@@ -341,9 +340,8 @@ def _best(trials: list[Trial], polarity: str | None, name: str) -> Trial:
         lambda t: t.changes and not (additive and t.use.dtype == "additive"),
         lambda t: not (additive and t.use.dtype == "additive"),
     ):
-        for trial in agreeing:
-            if wanted(trial):
-                return trial
+        if found := next(filter(wanted, agreeing), None):
+            return found
     return agreeing[0]
 
 

@@ -168,7 +168,7 @@ FIXES = {
 
 def _tells(case: Case) -> None:
     """NotExercised where this size, or this mask, leaves parameters without a say."""
-    if any(s.shape is not None and s.shape[-1] == 1 for s in attention_sites(case)):
+    if any(s.shape is not None and s.shape[-1] <= 1 for s in attention_sites(case)):
         case.need(False, "there is one key only at this size, so queries and keys have no say")
     for name in case.signature.masks:
         most = largest_code(case.evidence.source, name)
@@ -205,13 +205,9 @@ def _result_dropped(dead: list[str], parameters: int) -> Verdict:
     return Verdict(
         "error",
         f"{', '.join(dead[:4])} run in the forward, and nothing that is returned depends on them: their result is dropped",
-        kind="unused-parameters",
-        measured=f"{len(dead)} of {parameters} parameters without gradient",
-        allowed="0",
-        example="a random projection of the output",
-        cause="what the layer computes is never added or used",
-        fix="use it, or remove the layer",
-    )
+        kind="unused-parameters", measured=f"{len(dead)} of {parameters} parameters without gradient", allowed="0", example="a random projection of the output",
+        cause="what the layer computes is never added or used", fix="use it, or remove the layer",
+    )  # fmt: skip
 
 
 def _without_effect(case: Case, got: dict[str, Tensor | None]) -> list[Verdict]:
@@ -238,14 +234,10 @@ def _zero(dead: list[str], parameters: int) -> Verdict:
 
 def _inference_only(parameters: int) -> Verdict:
     return Verdict(
-        "question",
-        "no gradient at all reaches the parameters: is it meant for inference only?",
-        kind="gradient-cut",
-        measured=f"0 of {parameters} parameters",
-        allowed="all",
-        cause="torch.no_grad() or detach() around the forward",
-        fix="remove it where training is meant",
-    )
+        "question", "no gradient at all reaches the parameters: is it meant for inference only?",
+        kind="gradient-cut", measured=f"0 of {parameters} parameters", allowed="all",
+        cause="torch.no_grad() or detach() around the forward", fix="remove it where training is meant",
+    )  # fmt: skip
 
 
 def _chosen(dead: list[str], parameters: int) -> Verdict:
@@ -266,7 +258,7 @@ def _longer(case: Case) -> list[dict[str, Any]]:
     name = case.call.query
     grid = case.call.sources[name].grid
     if case.call.free_length:
-        return [{"tokens": tokens} for tokens in (32, 128)]
+        return [{"tokens": tokens} for tokens in (32, 128, case.call.sources[name].tokens + 8)]
     if len(grid) != 2 or case.call.is_cross:
         return []
     larger = [(2 * grid[0], 2 * grid[1]), (2 * grid[0], 3 * grid[1]), (4 * grid[0], 4 * grid[1])]
