@@ -134,7 +134,7 @@ def infer_mask(case: Case, name: str, call: Call) -> MaskUse | None:
 def _convention(case: Case, name: str) -> str | None:
     """What True means in the other mask arguments, where that is known and the same in all: one signature, one convention."""
     known = {case.evidence.polarity(n)[0] for n in case.signature.masks if n != name} - {None}
-    return min(known) if len(known) == 1 else None
+    return next(iter(known)) if len(known) == 1 else None
 
 
 def _takes_key_mask(case: Case, name: str, call: Call) -> bool:
