@@ -88,6 +88,12 @@ class Call:
     free_batch: bool = True
 
     @property
+    def stretched(self) -> bool:
+        """Has the output more axes than the query, and none of its tokens? Then another argument may have had an axis that the query lacks."""
+        wanted = self.sources[self.query].layout.axes
+        return not self.follows and len(self.output_layout.axes) > len(wanted)
+
+    @property
     def is_cross(self) -> bool:
         return len(self.sources) > 1
 

@@ -32,6 +32,8 @@ def batch_independence(case: Case) -> Verdict | None:
     kind, cause, fix = cause_of_cross_talk(case)
     alone, meant = case.call.free_batch, across_on_purpose(case)
     asked = "" if alone else "; a single item does not run: does the caller compose the batch axis?"
+    if case.call.stretched:
+        alone, asked = False, "; the output has an axis more than the input: is it called with one too few?"
     return Verdict(
         "error" if alone and meant is None else "question",
         f"item {item} changes by {change:.2g} (relative) when only the other items of the batch are replaced" + (f"; {meant}: is that meant, in inference too?" if meant else asked),

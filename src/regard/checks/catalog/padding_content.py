@@ -14,6 +14,7 @@ KINDS = (
     "mask-batch-head-order", "mask-shifted", "padding-leak-nonattention", "double-softmax", "mask-dtype",
 )  # fmt: skip
 HUGE = 1000.0
+LACKS = "the output has an axis more than the input: is it called with one too few?"
 
 
 @rule("ATT101", kinds=KINDS)
@@ -41,14 +42,12 @@ def padding_content(case: Case) -> list[Verdict]:
         if worst > case.big:
             kind, cause, fix = mask_cause(case, call, use)
             said = f" ({use.said})" if use.said else ""
-            edges = (
-                use.said.startswith("graphs:") and kind == "padding-leak-nonattention"
-            )  # edges may also shape a bias
+            edges = use.said.startswith("graphs:") and kind == "padding-leak-nonattention"  # they may also shape a bias
+            asked = ": is it meant to be seen without an edge?" if edges else f": {LACKS}" if call.stretched else ""
             out.append(
                 Verdict(
-                    "question" if edges else "error",
-                    f"content hidden by {use.parameter}{said} changes real outputs by {worst:.2g} (relative)"
-                    + (": is it meant to be seen without an edge?" if edges else ""),
+                    "question" if asked else "error",
+                    f"content hidden by {use.parameter}{said} changes real outputs by {worst:.2g} (relative){asked}",
                     kind=kind,
                     measured=worst,
                     allowed=case.tolerance,
