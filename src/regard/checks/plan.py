@@ -268,8 +268,8 @@ def _coordinates(axes: int) -> Callable[[dict[str, Tensor], torch.dtype], Tensor
 
 
 def _one_document(tokens: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
-    """one document per row, (B, T) of zeros"""
-    return torch.zeros(next(iter(tokens.values())).shape[:2], dtype=torch.long)
+    """one document per row, (B, T) of ones: 0 is often no document"""
+    return torch.ones(next(iter(tokens.values())).shape[:2], dtype=torch.long)
 
 
 def _full_lengths(tokens: dict[str, Tensor], dtype: torch.dtype) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from regard.checks.cache_cause import cache_cause
 from regard.checks.case import Batch, Case, Verdict
@@ -77,10 +78,26 @@ def cached_equals_full(case: Case) -> Verdict | None:
     )  # fmt: skip
 
 
-def _difference(case: Case, batch, whole, plan: tuple[int, ...]) -> float:
-    stream = open_stream(case)
-    pieces = [stream.feed(c) for c in chunks(case.call, batch, plan)]
-    return case.difference(torch.cat(pieces, 1), whole)
+def _difference(case: Case, batch: Batch, whole: Tensor, plan: tuple[int, ...]) -> float:
+    """With masks that are always needed over the new tokens alone, or over all tokens so far: what the author means is what agrees."""
+    needed = [m for m in case.masks if m.parameter in case.signature.required and m.source == case.call.query]
+    found: list[float] = []
+    for over_all in (False, True) if needed else (False,):
+        stream, pieces = open_stream(case), []
+        try:
+            for chunk in chunks(case.call, batch, plan):
+                items, new = chunk[case.call.query].shape[:2]
+                keep = torch.ones(items, stream.position + new, dtype=torch.bool)
+                given = {n: x for m in needed for n, x in m.arguments(keep, new, case.subject.dtype).items()}
+                pieces.append(stream.feed(chunk, given if over_all else None))
+        except Exception:
+            if not over_all and not needed:
+                raise
+            continue
+        found.append(case.difference(torch.cat(pieces, 1), whole))
+    if not found:
+        raise ValueError("neither a mask of the new tokens nor one of all so far runs")
+    return min(found)
 
 
 def _tensors(state: Any) -> list[torch.Tensor]:

@@ -43,7 +43,10 @@ def gradients(
         n: x * size if x.is_floating_point() else x for n, x in case.sample(number, call=call, tokens=tokens).items()
     }
     raw = case.raw(batch, call=call, grad=True, module=module, grids=grids)
-    outputs = [t for t in (call.main_output(raw), *_second_stream(call, raw)) if t.requires_grad]
+    others = [
+        t for p, t in float_tensors(raw) if call.output not in ((), (0,), p)
+    ]  # it is not the first that is looked at
+    outputs = [t for t in (call.main_output(raw), *_second_stream(call, raw), *others) if t.requires_grad]
     if not outputs:
         return {n: None for n, p in module.named_parameters() if p.requires_grad}
     generator = torch.Generator().manual_seed(5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import torch
 from torch import nn
 
@@ -40,6 +42,10 @@ def padded_equals_trimmed(case: Case) -> list[Verdict]:
     for use, call in mask_uses(case):
         if not use.changes or leak(case, call, use, 5.0)[0] > case.big:
             continue  # padding_content has spoken
+        case.need(
+            not _drawn_anew(call),
+            "an argument that goes with the tokens was made up, and is another one at another length",
+        )
         change = _change(case, call, use)
         if change > case.big:
             kind, cause, fix = mask_cause(case, call, use)
@@ -87,3 +93,9 @@ def _fill_with_padding(case: Case, ids: torch.Tensor, keep: torch.Tensor) -> Non
     kept = {m.padding_idx for m in parts if isinstance(m, nn.Embedding) and m.padding_idx is not None}
     if len(kept) == 1 and not ids.is_floating_point():
         ids[~keep] = kept.pop()
+
+
+def _drawn_anew(call: Call) -> bool:
+    """Does an argument that we made up, with an entry for each token or pair, hold other numbers at another length?"""
+    made = [v.__doc__ or "" for v in call.fixed.values() if callable(v)]
+    return any(re.match(r"made up \((?!seen)\w+\), \(.*\bL\b", text) for text in made)
