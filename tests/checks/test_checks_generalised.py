@@ -99,7 +99,7 @@ def test_packed_documents_and_required_coordinates_are_filled():
     tokens = {"x": torch.zeros(2, 5, 3)}
     (first, *_), last = fixed_arguments(read_signature(packed), (5,)), fixed_arguments(read_signature(points), (5,))
     ids = first["doc_ids"](tokens, torch.float64)
-    assert (tuple(ids.shape), ids.dtype, int(ids.abs().sum())) == ((2, 5), torch.long, 0)
+    assert (tuple(ids.shape), ids.dtype, int(ids.abs().sum())) == ((2, 5), torch.long, 10)
     made = [f["pos"](tokens, torch.float64) for f in last if callable(f["pos"])]
     assert [tuple(t.shape) for t in made][-2:] == [(2, 5, 3), (2, 5, 2)]
 

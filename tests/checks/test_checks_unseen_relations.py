@@ -174,16 +174,18 @@ class Heads(nn.Module):
         self.turn, self.qk, self.v = turn, nn.Linear(16, 32), nn.Linear(16, 16)
 
     def rotated(self, t):
-        angle = torch.arange(t.shape[1], dtype=t.dtype)[:, None] * 0.3 ** torch.arange(8, dtype=t.dtype)
+        exact = torch.promote_types(t.dtype, torch.float32)
+        angle = torch.arange(t.shape[1], dtype=exact)[:, None] * 0.3 ** torch.arange(8, dtype=exact)
         a, b = t.chunk(2, -1)
-        return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+        cos, sin = angle.cos().to(t), angle.sin().to(t)
+        return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
     def forward(self, x):
         q, k = (self.rotated(t) if self.turn else t for t in self.qk(x).chunk(2, -1))
         return F.scaled_dot_product_attention(q, k, self.v(x))
 
 
-@pytest.mark.parametrize(("turn", "tried"), [(False, [None]), (True, [None, 40, 300])])
+@pytest.mark.parametrize(("turn", "tried"), [(False, [None]), (True, [None, 40, 300, 300])])
 def test_many_tokens_are_run_only_where_few_are_rotated(turn, tried, monkeypatch):
     asked, places = [], rotary_positions.places
     monkeypatch.setattr(

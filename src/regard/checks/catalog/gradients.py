@@ -247,13 +247,9 @@ def _chosen(dead: list[str], parameters: int) -> Verdict:
     return Verdict(
         "question",
         f"{', '.join(dead[:4])} act only through a choice of keys (top-k, hash, rounding) and get no gradient: is there a loss of their own?",
-        kind="gradient-cut",
-        measured=f"{len(dead)} of {parameters} parameters without gradient",
-        allowed="0",
-        example="a small change of them changes nothing, a large one does",
-        cause="a discrete choice",
-        fix="a loss of its own, or a straight-through estimator",
-    )
+        kind="gradient-cut", measured=f"{len(dead)} of {parameters} parameters without gradient", allowed="0",
+        example="a small change of them changes nothing, a large one does", cause="a discrete choice", fix="a loss of its own, or a straight-through estimator",
+    )  # fmt: skip
 
 
 def _longer(case: Case) -> list[dict[str, Any]]:
