@@ -47,15 +47,16 @@ def test_angles_that_are_counted_in_sixteen_bits(coarse, expected):
 
 
 class OfTheLength(nn.Module):
-    """As many channels in a head as tokens in the first call: the root of the length is right there by accident."""
+    """As many channels in a head as tokens in the call of the checker (7): the root of the length is right there by accident."""
 
-    def __init__(self, length: bool, width: int = 7):
+    def __init__(self, length: bool, heads: int = 4, each: int = 7):
         super().__init__()
-        self.qkv, self.length = nn.Linear(width, 3 * width), length
+        self.qkv, self.heads, self.length = nn.Linear(heads * each, 3 * heads * each), heads, length
 
     def forward(self, x):
-        q, k, v = self.qkv(x).chunk(3, -1)
-        return attend(q, k, v, scale=(k.shape[-2] if self.length else k.shape[-1]) ** -0.5)
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        out = attend(q, k, v, scale=(k.shape[-2] if self.length else k.shape[-1]) ** -0.5)
+        return out.transpose(1, 2).flatten(2)
 
 
 @pytest.mark.parametrize(("length", "expected"), [(True, [("error", "scale-wrong-size")]), (False, [])])
