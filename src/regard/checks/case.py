@@ -109,6 +109,13 @@ class Case:
         """One output token per query token, so that rows can be compared."""
         return self.call.follows
 
+    @property
+    def leaves_out(self) -> bool:
+        """Are there arguments, streams or caches that the plain call leaves out, and that an unused parameter may be for?"""
+        asked = self.signature
+        unknown = [n for n in (*asked.unknown, *asked.segments) if n not in asked.required]
+        return bool(self.cache or asked.extra_streams or asked.caches or asked.positions or unknown)
+
     def difference(self, a: Tensor, b: Tensor) -> float:
         """Largest difference relative to the largest finite value; inf when only one is finite."""
         if a.shape != b.shape:

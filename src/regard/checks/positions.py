@@ -55,24 +55,24 @@ def _read(a: Site, b: Site) -> Places | None:
         return None
     if a.query.shape[-2] != a.key.shape[-2] or b.query is None or b.key is None:
         return None
-    q, k, _q2, k2 = (_first(t) for t in (a.query, a.key, b.query, b.key))
-    moves = _varies(q) or _varies(k)
+    q, k, _q2, k2 = (first_item(t) for t in (a.query, a.key, b.query, b.key))
+    moves = varies(q) or varies(k)
     drift, drift2 = k - k[:, :1], k2 - k2[:, :1]
     fixed = float((drift - drift2).abs().max()) < SAME * max(float(drift.abs().max()), 1e-30)
-    absolute = a.value is not None and a.value.shape[-2] == a.key.shape[-2] and _varies(_first(a.value))
-    scores = _first(whole).clone()
-    seen = _first(recorded(a.visible()).expand(whole.shape)) > 0
+    absolute = a.value is not None and a.value.shape[-2] == a.key.shape[-2] and varies(first_item(a.value))
+    scores = first_item(whole).clone()
+    seen = first_item(recorded(a.visible()).expand(whole.shape)) > 0
     scores[~seen] = float("nan")
     dots = q @ (k if k.shape[0] == q.shape[0] else k[:1]).transpose(-1, -2)
     added = (
         not moves
         and bool((torch.nan_to_num(scores - scores[:, :1, :1]).abs() > 1e-9).any())
-        and not _varies(dots.flatten(1)[..., None])
+        and not varies(dots.flatten(1)[..., None])
     )
     return Places(a, scores, rotary=moves and not fixed and not absolute, added=added, absolute=absolute)
 
 
-def _first(tensor: Tensor) -> Tensor:
+def first_item(tensor: Tensor) -> Tensor:
     """(H, T, D) of the first item; heads folded into the batch count as heads."""
     tensor = tensor.detach().double()
     if tensor.ndim >= 4:
@@ -80,7 +80,7 @@ def _first(tensor: Tensor) -> Tensor:
     return tensor[:1] if tensor.ndim == 3 else tensor[None]
 
 
-def _varies(x: Tensor) -> bool:
+def varies(x: Tensor) -> bool:
     """Along the token axis."""
     return float((x - x[:, :1]).abs().max()) > SAME * max(float(x.abs().max()), 1e-30)
 

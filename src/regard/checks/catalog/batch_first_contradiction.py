@@ -20,6 +20,15 @@ def _has_switch(module: object) -> bool:
         return False
 
 
+def batch_is_said(case: Case) -> str | None:
+    """The author's words, a pattern of einops or names of axes, by which the first axis is the batch."""
+    said = case.evidence.says(BATCH_FIRST) or case.evidence.says(r"rearrange\([^)]*[\"']b \w+ \(?\w", where="source")
+    argument = next(iter(case.call.arguments))
+    if said is None and layout_hint(case.subject.forward, argument) == "BLD":
+        said = f"the names given to {argument}.shape"
+    return said
+
+
 @rule("ATT302", kinds=("batch-first",))
 def batch_first_contradiction(case: Case) -> Verdict | None:
     """Where the author writes (batch, length, channels), tokens of one item mix, not items of one position.
@@ -38,10 +47,7 @@ def batch_first_contradiction(case: Case) -> Verdict | None:
     if not case.facts.get("axis_by_behaviour"):
         return None
     case.need(not _has_switch(case.subject.pristine), "it has a batch_first of its own, which is off")
-    said = case.evidence.says(BATCH_FIRST) or case.evidence.says(r"rearrange\([^)]*[\"']b \w+ \(?\w", where="source")
-    argument = next(iter(case.call.arguments))
-    if said is None and layout_hint(case.subject.forward, argument) == "BLD":
-        said = f"the names given to {argument}.shape"
+    said = batch_is_said(case)
     if said is None:
         return None
     inner = (

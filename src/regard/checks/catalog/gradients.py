@@ -114,12 +114,12 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
     case.need(any(p.requires_grad for p in case.subject.pristine.parameters()), "it has no trainable parameters")
     got = _anywhere(case)
     dead = [n for n, g in got.items() if not _arrives(g) and not _exempt(case, n, got)]
-    dead = [n for n in dead if n not in _used_when_longer(case, dead)] if dead else dead
+    dead = [n for n in dead if n not in _used_whenlonger_inputs(case, dead)] if dead else dead
     if not dead:
         return _without_effect(case, got)
     if len(dead) == len(got) and not any(t.requires_grad for t in _graph(case)):
         return [_inference_only(len(got))]
-    _tells(case)
+    tells(case)
     attention = _is_attention(case, dead)
     never = _never_called(case, dead)
     kind = (
@@ -133,11 +133,7 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
     )
     if not never and _by_choice(case, dead):
         return [_chosen(dead, len(got))]
-    not_given = [n for n in case.signature.unknown if n not in case.signature.required]
-    not_given += [n for n in case.signature.segments if n not in case.signature.required]
-    optional = len(attention_sites(case)) > 1 or bool(
-        case.cache or case.signature.extra_streams or case.signature.caches or case.signature.positions or not_given
-    )
+    optional = len(attention_sites(case)) > 1 or case.leaves_out
     leads = _leads_back(case, dead) if kind == "unused-parameters" and not never else None
     if leads == "zero":
         return [_zero(dead, len(got))]
@@ -169,7 +165,7 @@ FIXES = {
 }
 
 
-def _tells(case: Case) -> None:
+def tells(case: Case) -> None:
     """NotExercised where this size, or this mask, leaves parameters without a say."""
     if any(s.shape is not None and s.shape[-1] <= 1 for s in attention_sites(case)):
         case.need(False, "there is one key only at this size, so queries and keys have no say")
@@ -219,7 +215,7 @@ def _without_effect(case: Case, got: dict[str, Tensor | None]) -> list[Verdict]:
     flat = [n for n, size in sizes.items() if size < 1e-12 * max(sizes.values()) and got[n].ndim > 1]  # pyright: ignore
     if not flat or case.stochastic:
         return []
-    for longer in ({}, *_longer(case)):
+    for longer in ({}, *longer_inputs(case)):
         with contextlib.suppress(Exception):
             if _moved_by(case, flat, 3.0, longer)[0] > 1e-9:
                 return []
@@ -252,7 +248,7 @@ def _chosen(dead: list[str], parameters: int) -> Verdict:
     )  # fmt: skip
 
 
-def _longer(case: Case) -> list[dict[str, Any]]:
+def longer_inputs(case: Case) -> list[dict[str, Any]]:
     """Longer inputs, or larger maps, as `tokens` and `grids` of a run: there a top-k leaves keys out, and pools hold several."""
     name = case.call.query
     grid = case.call.sources[name].grid
@@ -264,10 +260,10 @@ def _longer(case: Case) -> list[dict[str, Any]]:
     return [{"tokens": {name: h * w}, "grids": {name: (h, w)}} for h, w in larger if h * w <= LARGEST_MAP]
 
 
-def _used_when_longer(case: Case, dead: list[str]) -> set[str]:
+def _used_whenlonger_inputs(case: Case, dead: list[str]) -> set[str]:
     """Parameters that get a gradient at a longer input: position tables, pools of several tokens."""
     found: set[str] = set()
-    for sizes in _longer(case):
+    for sizes in longer_inputs(case):
         try:
             longer = gradients(case, **sizes)
         except Exception:
@@ -283,7 +279,7 @@ def _by_choice(case: Case, names: list[str]) -> bool:
     if case.stochastic:
         return False
     looks = False
-    for sizes in ({}, *_longer(case)):
+    for sizes in ({}, *longer_inputs(case)):
         with contextlib.suppress(Exception):
             (small, _), (large, chosen) = (_moved_by(case, names, size, sizes) for size in (1e-6, 3.0))
             if small >= 1e-12:
