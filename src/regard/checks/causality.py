@@ -42,6 +42,9 @@ def causal_intent(case: Case, sees: Tensor) -> tuple[str | None, str]:
         paths = ", ".join(s.path for s in missing)
         kind = "causal-off-by-one" if all(one_ahead(s) for s in missing) else "causal-missing"
         return f"the weights of all attention layers but {paths} are lower triangular", kind
+    some = _some_heads(case)
+    if some is not None:
+        return some, "question"
     name = _triangular(case)
     if name is not None:
         return f"{name} is a causal triangle", "causal-missing"
@@ -109,6 +112,20 @@ def _layers_without(case: Case) -> list[Site]:
     for stack in stacks(attention_sites(case)):
         out += odd_ones(stack, [causal_matrix(s.weights()) for s in stack])
     return out
+
+
+def _some_heads(case: Case) -> str | None:
+    """Where some heads of one site hide the future and all others hide nothing."""
+    for site in attention_sites(case):
+        seen = site.visible()
+        if seen is None or seen.ndim != 4 or seen.shape[-1] != seen.shape[-2] or seen.shape[-1] < 4:
+            continue
+        heads = [h.reshape(-1, *h.shape[-2:]) for h in seen.bool().unbind(1)]
+        causal = [i for i, h in enumerate(heads) if not bool(h.triu(1).any()) and bool(h.tril(-1).any())]
+        open_ = [i for i, h in enumerate(heads) if bool(h.all())]
+        if causal and open_ and len(causal) + len(open_) == len(heads):
+            return f"of {len(heads)} heads, {', '.join(map(str, causal[:4]))} hide the future"
+    return None
 
 
 def one_ahead(site: Site) -> bool:

@@ -32,9 +32,7 @@ def items_alike(case: Case) -> Verdict | None:
     """
     source = case.call.sources[case.call.query]
     case.need(source.batch > 1 and case.call.free_batch, "the number of items is fixed: they may be nodes or channels")
-    case.need(
-        not case.facts.get("axis_by_behaviour"), "the batch axis was told by behaviour (see batch_independence)"
-    )
+    case.need(not case.facts.get("axis_by_behaviour"), "the batch axis was told by behaviour (see batch_independence)")
     case.need_determinism()
     case.need(change_and_item(case)[0] <= case.tolerance, "items see each other (see batch_independence)")
     batch, base = case.base

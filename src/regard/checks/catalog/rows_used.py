@@ -105,7 +105,9 @@ def _dead(case: Case, names: set[str]) -> dict[str, Tensor]:
         with contextlib.suppress(Exception):
             seen(**sizes)
     after = found()
-    return {n: rows for n, rows in after.items() if torch.equal(rows, before[n])}  # one row for each place: longer inputs reach more
+    return {
+        n: rows for n, rows in after.items() if torch.equal(rows, before[n])
+    }  # one row for each place: longer inputs reach more
 
 
 def _effect(case: Case, dead: dict[str, Tensor]) -> bool | None:
@@ -133,7 +135,7 @@ def _effect(case: Case, dead: dict[str, Tensor]) -> bool | None:
 
 
 def _spans(rows: Tensor) -> str:
-    """"8 to 15", "8 to 15 and 24 to 31"; the number of them where there are many spans."""
+    """ "8 to 15", "8 to 15 and 24 to 31"; the number of them where there are many spans."""
     at = torch.nonzero(rows).flatten().tolist()
     starts = [i for i in at if i - 1 not in at]
     ends = [i for i in at if i + 1 not in at]

@@ -53,6 +53,8 @@ def _judge(case: Case, site: Site, later: list[Site]) -> Verdict | None:
             cause="the axis was kept with size 1 (keepdim, unsqueeze), or dim counts from the other side",
             fix="softmax(dim=-1) over the keys",
         )
+    if (joint := _over_all_pairs(case, site)) is not None:
+        return joint
     axis = site.softmax_axis
     if axis in (-1, None) or case.design.queries_compete or case.design.row_sum == "any":
         return None
@@ -75,6 +77,24 @@ def _judge(case: Case, site: Site, later: list[Site]) -> Verdict | None:
         "error" if dot or chained or kind != "softmax-axis-query" else "question",
         f"the softmax runs over {name}: the weights of one query sum to {float(total.min()):.2f} .. {float(total.max()):.2f}, not 1", kind=kind,
         measured=f"{float(total.min()):.3f} .. {float(total.max()):.3f}", allowed=1.0, where=site.where, example=f"weights {tuple(made.shape)}", cause=f"softmax over {name}", fix="softmax(dim=-1) over the keys, or divide by the sum over the keys",
+    )  # fmt: skip
+
+
+def _over_all_pairs(case: Case, site: Site) -> Verdict | None:
+    """One softmax over all pairs of a query and a key, whose weights are then cut into a row for each query."""
+    made, value, call = site.weights_made, site.value, case.call
+    if made is None or value is None or case.design.row_sum == "any" or site.after or not call.follows:
+        return None
+    queries = call.sources[call.query].tokens + call.skip
+    if made.ndim != value.ndim or made.shape[:-2] != value.shape[:-2] or site.query is not None:
+        return None
+    if queries < 2 or value.shape[-2] < 2 or made.shape[-2:] != (1, queries * value.shape[-2]):
+        return None
+    total = made.double().unflatten(-1, (queries, -1)).sum(-1)
+    return Verdict(
+        "error", f"the softmax runs over queries and keys together: the weights of one query sum to {float(total.min()):.2f} .. {float(total.max()):.2f}, those of all {queries} to 1",
+        kind="softmax-axis-query", measured=f"{float(total.min()):.3f} .. {float(total.max()):.3f}", allowed=1.0, where=site.where,
+        example=f"weights {tuple(made.shape)}", cause="the scores are flattened before the softmax", fix="softmax(dim=-1) over the keys alone",
     )  # fmt: skip
 
 
