@@ -23,9 +23,9 @@ class Right(nn.Module):
     def rope(self, x):
         """x: (B, H, T, D)."""
         half = x.shape[-1] // 2
-        angles = torch.arange(x.shape[-2], dtype=x.dtype)[:, None] * 50.0 ** (-torch.arange(half, dtype=x.dtype) / half)
+        angles = torch.arange(x.shape[-2])[:, None] * 50.0 ** (-torch.arange(half, dtype=torch.float64) / half)
         angles = self.spread(angles)
-        return x * angles.cos() + half_turned(x) * angles.sin()
+        return x * angles.cos().to(x.dtype) + half_turned(x) * angles.sin().to(x.dtype)
 
     def forward(self, x):
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)

@@ -45,6 +45,9 @@ def rows_used(case: Case) -> list[Verdict]:
         return []  # through a choice of keys
     words = ", ".join(f"{_spans(rows)} of {n}" for n, rows in list(dead.items())[:4])
     asked = case.leaves_out
+    if moved and (case.cache or case.signature.caches or case.subject.stateful):
+        case.notes.append(f"rows {words} get no gradient: what is kept for later calls is cut off")
+        return []
     if moved:
         return [Verdict(
             "question" if asked else "error", f"no gradient reaches rows {words}, though the output depends on them" + (": is it stopped on purpose?" if asked else ""),
