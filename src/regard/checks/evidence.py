@@ -12,8 +12,10 @@ from typing import Any
 
 from torch import nn
 
-KEEP = r"keep|kept|real|attend(ed|s)?( to)?|valid|visible|allowed?|participat\w*|seen?|take part|not (masked|pad\w*|ignored)|unmasked|use[ds]?|present|(real |actual |true )?tokens?|active|exists?|words?|frames?|contributes?|counts?|read(able)?|edges?|connected|neighbou?rs?|elements?"
-DROP = r"ignor\w*|pad(ding|ded|s)?|mask(ed|ing|s)?( out)?|hid(e|den|es|ing)|drop(ped|ping|s)?|not (attend\w*|allowed|visible|valid)|block(ed|ing|s)?|exclud\w*|disallow\w*|invalid|skip(ped|ping|s)?|remov\w*|suppress\w*"
+from regard.checks.default_masks import default_polarity
+
+KEEP = r"keep|kept|real|attend(ed|s)?( to)?|valid|visible|allowed?|participat\w*|seen?|take part|not (masked|pad\w*|ignored)|unmasked|use[ds]?|present|(real |actual |true )?tokens?|active|exists?|words?|frames?|contributes?|counts?|read(able)?|edges?|connected|neighbou?rs?|elements?|occupied|observed"
+DROP = r"ignor\w*|pad(ding|ded|s)?|mask(ed|ing|s)?( out)?|hid(e|den|es|ing)|drop(ped|ping|s)?|not (attend\w*|allowed|visible|valid)|block(ed|ing|s)?|exclud\w*|disallow\w*|invalid|skip(ped|ping|s)?|remov\w*|suppress\w*|(?<!non.)(?<!not )(empty|vacant|absent|unused|unoccupied)"
 TRUE = r"(\b(true|1(\.0)?|ones?|non-?zero)s?|(?<![-=])(>|!=|≠) ?0(\.0)?)"
 FALSE = r"(?<![^-=]>)(?<![^-=]> )(?<![!≠]=)(?<![!≠]= )\b(false|0(\.0)?|zeros?)"  # "> 0 where" says what is true
 MID = r"(?P<mid>(\w+ ){0,4}?)"  # "where the context may be" between "True" and "attended"
@@ -61,9 +63,9 @@ class Evidence:
 
     def polarity(self, parameter: str) -> tuple[str | None, str]:
         """("keep" | "drop" | None, the words that say so) for a mask parameter."""
-        said = _said_polarity(self.doc, parameter)
-        if said[0] is not None:
-            return said
+        for said in (_said_polarity(self.doc, parameter), default_polarity(self.source, parameter)):
+            if said[0] is not None:
+                return said
         return FIXED.get(parameter, (None, ""))
 
     def names_a_state(self, parameter: str) -> bool:
@@ -73,6 +75,11 @@ class Evidence:
     def says_polarity(self, parameter: str) -> bool:
         """Does the text itself (no name of fixed meaning) say what True means, in the words about this parameter?"""
         return _said_polarity(self.doc, parameter, near=True)[0] is not None
+
+    def is_zero_or_one(self, parameter: str) -> bool:
+        """Do the words, or what the module takes when none is given, make it a mask of 0 and 1, never added as it is?"""
+        named = self.says_polarity(parameter) or default_polarity(self.source, parameter)[0] is not None
+        return self.dtype(parameter) != "additive" and (named or self.names_a_state(parameter))
 
     def meant_by_name(self, parameter: str, takes_key_mask: Callable[[], bool]) -> bool:
         """Hugging Face's names fix a meaning for (items, keys) only: a mask over queries and keys is another thing there too."""

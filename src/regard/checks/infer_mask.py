@@ -207,7 +207,7 @@ def _options(case: Case, name: str, source: str) -> list[MaskUse]:
         case.evidence.polarity(name)[0] if case.evidence.says_polarity(name) else None,
         case.evidence.dtype(name),
     )
-    if (said is not None and dtype != "additive") or case.evidence.names_a_state(name):
+    if case.evidence.is_zero_or_one(name):
         options = [o for o in options if o.dtype != "additive"]  # a 0/1 vocabulary is no additive mask
     if dtype in ("bool", "int"):
         others = [o for o in options if o.dtype != dtype and said is None]

@@ -1,0 +1,44 @@
+"""Correct: the mask is added, 0 and -inf. Without one, ones are turned into such a mask at once: they say nothing of what callers give.
+
+Kind: correct
+"""
+
+import torch
+from torch import nn
+
+
+class LoomAttention(nn.Module):
+    """Threads of a cloth attend to each other, with a gate on what they read."""
+
+    def __init__(self, width=24, heads=3):
+        super().__init__()
+        self.heads = heads
+        self.q, self.k, self.v, self.gate, self.out = (nn.Linear(width, width) for _ in range(5))
+
+    def forward(self, cloth, thread_mask=None):
+        if thread_mask is None:
+            thread_mask = cloth.new_ones(cloth.shape[:2])
+            thread_mask = (1 - thread_mask) * -1e9
+        q, k, v = (f(cloth).unflatten(-1, (self.heads, -1)) for f in (self.q, self.k, self.v))
+        logits = torch.einsum("bihd,bjhd->bhij", q, k) / q.shape[-1] ** 0.5
+        logits = logits + thread_mask[:, None, None, :]
+        read = torch.einsum("bhij,bjhd->bihd", logits.softmax(-1), v).flatten(2)
+        return self.out(read * torch.sigmoid(self.gate(cloth)))
+
+
+def build() -> nn.Module:
+    return LoomAttention()
+
+
+EXPECTED = {"kind": "correct", "severity": None}
+CALL = {
+    "attention": "self",
+    "layout": "BLD",
+    "inputs": {"cloth": (2, 7, 24)},
+    "mask": {"arg": "thread_mask", "shape": (2, 7), "on": "self", "polarity": "attend", "dtype": "additive"},
+    "causal": False,
+    "embed_dim": 24,
+    "heads": 3,
+    "head_dim": 8,
+    "returns": "out",
+}
