@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
+import torch
+
+from regard.checks.call import Call
 from regard.checks.case import Case, Verdict
+from regard.checks.mask_use import MaskUse
 from regard.checks.masks import keep_pattern, mask_uses, masked, real_rows
 from regard.checks.rule import rule
 
@@ -13,6 +18,7 @@ from regard.checks.rule import rule
 def mask_dtypes(case: Case) -> list[Verdict]:
     """Where a boolean mask works, the same mask as integers either works too or raises.
 
+    It is an error where the text speaks of both, or gives the mask's meaning in numbers ("1 = token") and integers hide nothing.
     What goes wrong: `~mask` on integers gives -1 and -2, which are both true; `1 - mask` fails on booleans only.
     Why it matters: tokenizers return integers.
 
@@ -36,12 +42,10 @@ def mask_dtypes(case: Case) -> list[Verdict]:
         rows = real_rows(call, use, keep, right)
         change = case.difference(got[rows], right[rows])
         if change > case.big:
-            names = case.evidence.says(r"\b(bool|boolean)\b"), case.evidence.says(r"\b(u?int\d*|integers?|long)\b")
-            said = "the text says bool" if names[0] else "the text names no dtype"
-            said = f"the text says {names[0]} and {names[1]}" if all(names) else said
+            level, said = _said(case, use, call, other)
             out.append(
                 Verdict(
-                    "error" if all(names) else "question" if names[0] else "warning",
+                    level,
                     f"{use.parameter} as {other.dtype} runs and gives another output ({change:.2g}, relative) than as {use.dtype}; {said}",
                     kind="mask-dtype",
                     measured=change,
@@ -52,3 +56,26 @@ def mask_dtypes(case: Case) -> list[Verdict]:
                 )
             )
     return out
+
+
+def _said(case: Case, use: MaskUse, call: Call, other: MaskUse) -> tuple[str, str]:
+    """How sure the author's words make it that both dtypes are meant, and which words."""
+    text = case.evidence.says
+    names = text(r"\b(bool|boolean)\b"), text(r"\b(u?int\d*|integers?|long)\b")
+    if all(names):
+        return "error", f"the text says {names[0]} and {names[1]}"
+    if names[0]:
+        return "question", "the text says bool"
+    annotation = str(case.subject.signature().parameters[use.parameter].annotation)
+    numbers = re.match(r"[01]\b|ones?\b|zeros?\b|non-?zero|[!>]", use.said) and "everywhere" not in use.said
+    if numbers and other.dtype == "int" and "bool" not in annotation.lower() and _hides_nothing(case, call, other):
+        return "error", f"the text speaks of numbers ({use.said}), and as {other.dtype} it hides nothing"
+    return "warning", "the text names no dtype"
+
+
+def _hides_nothing(case: Case, call: Call, use: MaskUse) -> bool:
+    """Is the output the same whatever this mask says, 0 or 1?"""
+    batch = case.sample(1, call=call)
+    keep = keep_pattern(use, batch)
+    some, every = (masked(case, call, use, batch, k) for k in (keep, torch.ones_like(keep)))
+    return case.difference(some, every) <= case.tolerance
