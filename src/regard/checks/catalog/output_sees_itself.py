@@ -152,6 +152,22 @@ def _alone(found: Influence, sites: list[Site], n: int) -> Verdict | None:
     )
 
 
+def _hides_itself(site: Site) -> bool:
+    """Do the maps of a site (T, T) lie strictly below the diagonal, first row aside?"""
+    weights = site.weights()
+    if weights is None or weights.shape[-1] != weights.shape[-2] or weights.shape[-1] < 3:
+        return False
+    below = torch.ones(weights.shape[-2:], dtype=torch.bool).tril(-1)
+    rest = weights.nan_to_num(0.0)[..., 1:, :]
+    return bool((rest[..., ~below[1:]].abs() < 1e-12).all()) and bool((rest[..., below[1:]] > 0).any())
+
+
+def _with_one_key(sites: list[Site], n: int) -> set[int]:
+    """The rows that give one key all the weight, in every map of a site: who asks has no say there."""
+    maps = [w for s in sites if (w := s.weights()) is not None]
+    return {t for w in maps for t in range(min(n, w.shape[-2])) if bool((w[..., t, :].amax(-1) > 1 - 1e-9).all())}
+
+
 def _judge(found: Influence, length: int | None, sites: list[Site]) -> Verdict | None:
     own = found.sees.diagonal()
     n = own.numel()
@@ -164,6 +180,8 @@ def _judge(found: Influence, length: int | None, sites: list[Site]) -> Verdict |
         return None  # those tokens influence no output at all: a stride that does not divide, not a wrong place
     if n > 2 and blind == [1] and found.sees[1].nonzero().flatten().tolist() == [0]:
         return None  # shared queries and keys see themselves only if nothing else: one key has weight 1, whoever asks
+    if not bool(found.sees.triu(1).any()) and set(blind) <= _with_one_key(sites, n):
+        return None  # a start key is all that the first may read
     tail = none == list(range(n - len(none), n)) and len(none) < n and len(none) > 0
     if len(none) == n:
         return Verdict(
@@ -180,7 +198,7 @@ def _judge(found: Influence, length: int | None, sites: list[Site]) -> Verdict |
         "chunk-tail"
         if tail
         else "causal-strict"
-        if len(blind) == n and not bool(found.sees.triu(1).any())
+        if not bool(found.sees.triu(1).any()) and (len(blind) == n or any(map(_hides_itself, sites)))
         else "window-reverse"
     )
     cause = {
@@ -189,6 +207,6 @@ def _judge(found: Influence, length: int | None, sites: list[Site]) -> Verdict |
         "window-reverse": "rows are put back in places that are not their own",
     }[kind]
     return Verdict(
-        "error" if kind != "causal-strict" else "question", f"the output of token {blind[0]} does not depend on token {blind[0]} ({len(blind)} of {n} tokens{f' at length {length}' if length else ''})", kind=kind,
+        "question" if kind == "causal-strict" and len(blind) == n else "error", f"the output of token {blind[0]} does not depend on token {blind[0]} ({len(blind)} of {n} tokens{f' at length {length}' if length else ''})", kind=kind,
         measured=len(blind), allowed=0, example=f"length {n}", cause=cause, fix={"chunk-tail": "pad to a multiple of the chunk and mask", "causal-strict": "triu(diagonal=1)", "window-reverse": "use the inverse permutation"}[kind],
     )  # fmt: skip
