@@ -7,6 +7,7 @@ from torch import Tensor
 
 from regard.checks.case import Case, Verdict
 from regard.checks.influence import influence
+from regard.checks.memory_keys import triangle_over_the_memory
 from regard.checks.rule import rule
 
 CHUNK_NAMES = r"(chunk|block|bucket|segment|window|local)_?(size|len(gth)?)?|c(hunk)?_?size|bs|w"
@@ -15,12 +16,13 @@ LOCAL_WORDS = (
 )
 
 
-@rule("ATT202", kinds=("chunk-boundary", "chunk-tail", "causal-missing"))
+@rule("ATT202", kinds=("chunk-boundary", "chunk-tail", "causal-missing", "causal-alignment"))
 def past_is_seen(case: Case) -> Verdict | None:
     """Where a causal module sees all of a short past, it sees all of a longer one.
 
-    Measured at the known length and around multiples of the chunk that its attributes name.
-    What goes wrong: a chunked computation drops the carried state at a chunk boundary, or the tail that fills no chunk.
+    Measured at the known length and around multiples of the chunk that its attributes name, and with a memory in front of the keys.
+    What goes wrong: a chunked computation drops the carried state at a chunk boundary, or the tail that fills no chunk; or the
+    triangle begins at the first key of a memory (`is_causal=True` with more keys than queries).
     Why it matters: memory ends every 64 tokens; tests with 10 tokens do not see it.
 
     Bad:
@@ -28,9 +30,12 @@ def past_is_seen(case: Case) -> Verdict | None:
     Good:
         state carried from chunk to chunk
     """
+    case.need_determinism()
+    over = triangle_over_the_memory(case)
+    if over is not None:
+        return over
     case.need(bool(case.facts.get("causal")), "it is not causal")
     case.need(case.call.free_length, "one length only")
-    case.need_determinism()
     case.need(case.evidence.says(LOCAL_WORDS) is None, "it is local by its own words")
     size = case.evidence.number(CHUNK_NAMES)
     lengths = [size + 1, 2 * size + 1, 3 * size - 1] if size and 1 < size <= 40 else [24, 50]
