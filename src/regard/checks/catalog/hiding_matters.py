@@ -12,6 +12,7 @@ from regard.checks.case import Case, Verdict
 from regard.checks.guarded import guarded
 from regard.checks.infer import float_tensors
 from regard.checks.mask_cause import mask_cause
+from regard.checks.mask_owner import Swapped, swapped_mask
 from regard.checks.mask_use import MaskUse
 from regard.checks.masks import keep_pattern, mask_uses, masked
 from regard.checks.rule import rule
@@ -23,6 +24,7 @@ ABSENT = ("mem", "memory", "context", "encoder", "cross", "head", "rel", "past")
 def hiding_matters(case: Case) -> list[Verdict]:
     """Hiding a key that had weight changes the output, for a batch of one as for more.
 
+    Of two streams with a mask each, the mask with a stream's name is also the one that hides it, in every output.
     What goes wrong: the mask argument is accepted and never used, used for another stream, or skipped when the batch
     (or the length) is one.
     Why it matters: callers believe that padding is hidden.
@@ -33,7 +35,11 @@ def hiding_matters(case: Case) -> list[Verdict]:
         if mask is not None: ...
     """
     out = []
+    swapped = swapped_mask(case)
     for use, call in mask_uses(case):
+        if swapped is not None and use.parameter == swapped.mask:
+            out.append(_of_the_other_stream(swapped))
+            continue
         if not call.is_cross and any(w in use.parameter.lower() for w in ABSENT) and not use.changes:
             case.notes.append(f"{use.parameter}: not exercised, the stream that it belongs to was not given")
             continue
@@ -84,6 +90,19 @@ def _ignored_alone(use: MaskUse) -> Verdict:
         example="batch 1",
         cause="the mask is skipped for a batch of one (a shape test, or squeeze())",
         fix="test `mask is not None` only",
+    )
+
+
+def _of_the_other_stream(found: Swapped) -> Verdict:
+    return Verdict(
+        "error",
+        f"content of {found.stream} hidden by {found.mask} changes {found.path} by {found.change:.2g} (relative); hidden by {found.by} instead, it does not",
+        kind="mask-wrong-source",
+        measured=found.change,
+        allowed=0.0,
+        example="both streams of one length, inner tokens of one hidden",
+        cause=f"{found.stream} gives the keys, and they are masked with {found.by}, which happens to fit where the lengths are equal",
+        fix=f"mask the keys of {found.stream} with {found.mask}",
     )
 
 
