@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from regard.checks.capped_fill import capped_fills
 from regard.checks.case import Case, Verdict
 from regard.checks.evidence import cast_to_float
 from regard.checks.mask_cause import example_of, mask_cause
@@ -32,7 +33,9 @@ def padding_content(case: Case) -> list[Verdict]:
         scores = scores.masked_fill(~keep, float("-inf"))
     References: ONNX Attention conformance tests (poisoned values at masked positions).
     """
-    out = []
+    out = list(capped_fills(case))
+    if out and not case.masks:
+        return out
     for use, call in mask_uses(case):
         sizes = {size: leak(case, call, use, size)[0] for size in (1.0, 5.0)}
         worst = max(sizes.values())
