@@ -57,13 +57,14 @@ def _kind(case: Case, call: Call, use: MaskUse) -> tuple[str | None, str]:
         return "mask-ignored", f"{use.parameter} never reaches the scores"
     if _flip_works(case, call, use):
         return "mask-inverted", f"with the opposite polarity {use.parameter} hides exactly what it should"
-    other = _other_dtype(case, call, use)
+    leaks = leak(case, call, use, 5.0)[0] > case.big
+    other = _other_dtype(case, call, use) if leaks else None  # where nothing leaks, other dtypes hide no better
     if other is not None:
         return (
             "mask-dtype",
             f"as {other} the mask works, as {use.dtype} it does not: an operator like ~ that means another thing for that dtype",
         )
-    if leak(case, call, use, 5.0)[0] > case.big and _alone_works(case, call, use):
+    if leaks and _alone_works(case, call, use):
         return (
             "mask-batch-head-order",
             "one item alone is masked right; in a batch, (batch, head) rows get the mask of another item",
