@@ -125,6 +125,26 @@ def runs_with_fewer(subject: Subject, call: Call) -> bool:
     return True
 
 
+def reads_ids_as_numbers(subject: Subject, call: Call) -> bool:
+    """Does it compute with the ids themselves, so that it gives the same for floats, with a gradient? A table is indexed: it refuses floats or rounds them."""
+    names = [n for n, s in call.sources.items() if s.vocabulary is not None]
+    if not names or not subject.is_module:
+        return False
+    generator = torch.Generator().manual_seed(1)
+    tokens = {n: s.sample(generator) for n, s in call.sources.items()}
+    numbers = {n: tokens[n].to(subject.dtype).requires_grad_() for n in names}
+    try:
+        ids = call.main_output(subject.call(call.lay_out(tokens, subject.dtype), module=subject.trial()))
+        out = call.main_output(
+            subject.call(call.lay_out({**tokens, **numbers}, subject.dtype), module=subject.trial(), grad=True)
+        )
+        grads = torch.autograd.grad(out.sin().sum(), list(numbers.values()), allow_unused=True)
+    except Exception:
+        return False
+    same = out.shape == ids.shape and bool(torch.allclose(out.detach(), ids, rtol=1e-3, atol=1e-4))
+    return same and any(g is not None and bool((g != 0).any()) for g in grads)
+
+
 def _no_batch_axis(subject: Subject, call: Call, raw: Any) -> bool:
     """Is the first output, of more than one number, of one shape for more items too? Then their axis is not the batch."""
     more = {n: replace(s, batch=s.batch + 1) for n, s in call.sources.items()}

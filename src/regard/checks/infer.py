@@ -12,7 +12,7 @@ from torch import nn
 
 from regard.checks import sizes
 from regard.checks.asked import unpacks_other, width_asked
-from regard.checks.attempt import Failure, NotCallable, attempt, runs_with_fewer
+from regard.checks.attempt import Failure, NotCallable, attempt, reads_ids_as_numbers, runs_with_fewer
 from regard.checks.call import Call, Source
 from regard.checks.infer_forms import infer_forms, streams_that_are_added
 from regard.checks.infer_shapes import arguments_apart, search
@@ -104,7 +104,9 @@ def _forms(
     if signature.sizes or {"key", "value"} <= {call_role(n) for n in signature.streams}:
         return None
     start, one = time.process_time(), len(signature.required) < 2
-    likely = () if arguments_apart(subject, signature) else itertools.product((False, True), plans)
+    signals = layouts(subject.pristine, plans[0])[0].axes == "BDL"  # what tries shapes apart puts channels last
+    apart = bool(arguments_apart(subject, signature)) and not signals
+    likely = () if apart else itertools.product((False, True), plans)
     for further, plan in likely:
         until = start + (end - start) * (ALONE if one else APART)
         call = _try_plan(subject, signature, plan, errors, until, further=further, most=LIKELY)
@@ -153,7 +155,9 @@ def _try_plan(
         if first.layout.axes in wanted and wanted[first.layout.axes] not in [s.width for s in sources.values()]:
             continue
         call = attempt(subject, signature, plan, sources, errors, further=further)
-        if call is not None and not (like is None and _stretched(subject, call)):
+        if call is not None and not (
+            like is None and (_stretched(subject, call) or reads_ids_as_numbers(subject, call))
+        ):
             return call
         if call is not None:  # only when nothing else runs
             odd = odd or call

@@ -11,13 +11,20 @@ from regard.checks.sites import watch
 
 BOTH = r"both (streams|sides|inputs|modalities|sequences|directions)|each other|[bB]i-?[dD]irectional|symmetric|mutual|co-?attention"
 
+SAME = r"(alike|equally|identically|symmetrically|the same( way)?|in the same way)\b"
+ALIKE = (
+    rf"\b(both|two)\b[^.;]{{0,40}}(?<!not )\btreated {SAME}|\btreats? (both|the two)\b[^.;]{{0,40}}\b{SAME}"
+    r"|\b(swapp|exchang|switch)ing the (two )?(inputs|streams|images|sequences|sides) (only )?(swaps|exchanges|switches) the\b"
+)
+
 
 @rule("ATT310", kinds=("stream-asymmetry",))
 def stream_symmetry(case: Case) -> Verdict | None:
     """A module that updates two streams with one set of weights gives swapped outputs for swapped inputs.
 
     Applies where two parameters are named as a pair (f0 and f1, left and right, a and b), or the text speaks of both streams,
-    and every weight serves both.
+    and every weight serves both. An error where the text promises that both are treated alike; elsewhere updates one after the
+    other may be meant.
     What goes wrong: the first stream is updated before the second reads it.
     Why it matters: matching A with B differs from matching B with A.
 
@@ -27,7 +34,8 @@ def stream_symmetry(case: Case) -> Verdict | None:
         d0, d1 = attn(f0, f1), attn(f1, f0); f0, f1 = f0 + d0, f1 + d1
     """
     names = list(case.call.arguments)
-    declared, said = case.design.symmetric, case.evidence.says(BOTH)
+    declared, alike = case.design.symmetric, case.evidence.says(ALIKE)
+    said = alike or case.evidence.says(BOTH)
     case.need(
         len(names) == 2 and case.call.is_cross and (declared is not None or _pair(*names) or said is not None),
         "no pair of equal streams",
@@ -52,8 +60,9 @@ def stream_symmetry(case: Case) -> Verdict | None:
     if change <= case.big:
         return None
     return Verdict(
-        "warning",
-        f"swapping {names[0]} and {names[1]} does not swap the outputs: they differ by {change:.2g} (relative)",
+        "error" if alike is not None else "warning",
+        f"swapping {names[0]} and {names[1]} does not swap the outputs: they differ by {change:.2g} (relative)"
+        + (f"; the text says {alike!r}" if alike is not None else ""),
         kind="stream-asymmetry",
         measured=change,
         allowed=case.tolerance,
