@@ -12,7 +12,10 @@ from regard.checks.roles import constructor_role
 from regard.checks.rule import rule
 from regard.checks.sites import attention_sites
 
-GRID_WORDS = r"grid|dilated|strided|sparse"
+GRID_WORDS = (
+    r"grid|dilated|strided|sparse"
+    r"|\b(sees?|attends?|reads?|mixes|meets?|looks? at|listens? to)\b(?:(?!bias|table|weight|shar|learn|add)[^.;]){0,40}\b(own|same) (offset|place|position) (in|of|inside|within) (every|each|all|the other)\b"
+)
 
 
 def _fields(case: Case) -> list[Field]:
