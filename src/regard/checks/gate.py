@@ -1,4 +1,7 @@
-"""A gate that multiplies its input: what it depends on and where it is constant. Measured from out / x."""
+"""A gate that multiplies its input: what it depends on and where it is constant. Measured from out / x.
+
+A signal (B, C, L) is an image of one row, where its text says that channels are gated.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,8 @@ def run_image(case: Case, x: Tensor) -> Tensor:
     """(B, C, H, W) in and out."""
     b, c, h, w = x.shape
     tokens = x.permute(0, 2, 3, 1).reshape(b, h * w, c)
-    out = case.run({case.call.query: tokens}, grids={case.call.query: (h, w)})
+    line = case.call.sources[case.call.query].layout.axes == "BDL"
+    out = case.run({case.call.query: tokens}, grids={case.call.query: (w,) if line else (h, w)})
     return out.reshape(b, h, w, -1).permute(0, 3, 1, 2)
 
 
@@ -44,7 +48,8 @@ def positive_image(case: Case, number: int = 0) -> Tensor:
     """(B, C, H, W), every value between 0.5 and 1.5, so that out / x is well defined."""
     source = case.call.sources[case.call.query]
     generator = torch.Generator().manual_seed(600 + number + case.seed)
-    return 0.5 + torch.rand(source.batch, source.width, *source.grid, generator=generator, dtype=torch.float64)
+    grid = source.grid if len(source.grid) == 2 else (1, *source.grid)
+    return 0.5 + torch.rand(source.batch, source.width, *grid, generator=generator, dtype=torch.float64)
 
 
 def read_gate(case: Case) -> Gate:
@@ -56,12 +61,11 @@ def read_gate(case: Case) -> Gate:
     case.facts["gate"] = None
     source = case.call.sources[case.call.query]
     case.need(
-        not case.call.is_cross
-        and len(source.grid) == 2
-        and source.layout.axes in ("BDHW", "BHWD")
-        and case.call.follows,
+        not case.call.is_cross and source.layout.axes in ("BDHW", "BHWD", "BDL") and case.call.follows,
         "not one image stream",
     )
+    signal = source.layout.axes == "BDL"
+    case.need(not signal or gates_channels(case), "a signal, and nothing says that its channels are gated")
     case.need_determinism()
     x = positive_image(case)
     out = run_image(case, x)
@@ -94,8 +98,26 @@ def _flat(values: Tensor, dims: tuple[int, ...]) -> bool:
     return float((values - values.mean(dims, keepdim=True)).abs().max()) < FLAT * max(size, 1e-12)
 
 
+SQUEEZES = r"squeeze|excit|(^|[^a-z])se_?(block|layer|module|net|unit)"
+GATES_CHANNELS = (
+    rf"{SQUEEZES}|\beca\b|channel[- ]?(wise )?(attention|gat(e|es|ing)\b)"
+    r"|\b(one|a single) (weight|gate|value|factor|number) (per|for each|for every) (channel|feature map|electrode|sensor)\b"
+)
+
+
+def gates_channels(case: Case) -> bool:
+    """Does the design or the text say so in as many words? "channels" alone may name an axis."""
+    return case.design.gate == "channel" or case.evidence.says(GATES_CHANNELS) is not None
+
+
+def squeezes(case: Case) -> bool:
+    """Does the design or the text say that the gate is made of what was pooled?"""
+    return case.design.gate == "channel" or case.evidence.says(SQUEEZES) is not None
+
+
 CHANNEL_WORDS = r"squeeze|excit|\bse\b|^se|se_?(block|layer|module|net|unit)|channel|\beca\b"
-SPATIAL_WORDS = r"spatial|pixel|per[- ]location"
+ONE_MAP = r"\b(one|a single|the same) (\w+ )?(map|value|gate|weight|score|number)( (per|for each|for every|at each|at every)| of (each|every)) (pixel|position|location|place)\b(?![^.;]{0,20}channel)"
+SPATIAL_WORDS = rf"spatial|pixel|per[- ]location|{ONE_MAP}"
 
 
 def meant(case: Case) -> str | None:

@@ -1,4 +1,4 @@
-"""Gates of images: squeezed over space, one value per pixel, bounded, and reacting."""
+"""Gates of images and signals: squeezed over space or time, one value per pixel, bounded, and reacting."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.checks.case import Case, Verdict
-from regard.checks.gate import FLAT, Gate, _flat, meant, positive_image, read_gate, run_image
+from regard.checks.gate import FLAT, ONE_MAP, Gate, _flat, meant, positive_image, read_gate, run_image, squeezes
 from regard.checks.inner_gates import first_wrong
 from regard.checks.rule import rule
 
@@ -15,7 +15,8 @@ from regard.checks.rule import rule
 def gate_shape(case: Case) -> Verdict | None:
     """A channel gate has one value per channel that depends on the whole image; a spatial gate one value per pixel.
 
-    A gate inside a larger block is read on its own, where its class says what it gates.
+    A gate inside a larger block is read on its own, where its class says what it gates. A signal (B, C, L) is read where the
+    text says that channels are squeezed, excited or gated.
     What goes wrong: the pooling is constructed and not called, so the gate is computed pixel by pixel; the spatial
     branch's convolution gives C maps instead of one.
     Why it matters: it trains and is a gated convolution, not the attention that was meant.
@@ -48,7 +49,8 @@ def _shape(case: Case) -> Verdict | None:
             cause="the convolution over the pooled maps has one output per channel instead of one",
             fix="nn.Conv2d(2, 1, k, padding=k // 2)",
         )
-    if wanted == "channel" and varies and (_flat(gate.values, (2,)) or _flat(gate.values, (3,))):
+    image = gate.x.shape[2] > 1  # a signal has one axis to squeeze
+    if wanted == "channel" and image and varies and (_flat(gate.values, (2,)) or _flat(gate.values, (3,))):
         return _one_axis_only(gate, case.evidence.says(DIRECTED))
     if gate.spatially_flat or gate.channel_flat or not gate.pixelwise:
         return None
@@ -59,7 +61,8 @@ def _shape(case: Case) -> Verdict | None:
             cause="the last convolution has C output channels instead of 1",
             fix="nn.Conv2d(channels, 1, 1)",
         )
-    return _not_squeezed(gate, "error" if wanted == "channel" or unused else "question", unused)
+    pooled = wanted == "channel" and (image or (squeezes(case) and case.evidence.says(EACH_STEP) is None))
+    return _not_squeezed(gate, "error" if pooled or unused else "question", unused)
 
 
 def _map_per_channel(gate: Gate, what: str, *, cause: str, fix: str) -> Verdict:
@@ -75,6 +78,7 @@ def _map_per_channel(gate: Gate, what: str, *, cause: str, fix: str) -> Verdict:
     )
 
 
+EACH_STEP = r"\b(each|every|per)[- ](\w+ )?(step|frame|sample|token|position|moment|bin)"
 DIRECTED = r"(^|[^a-z])(height|width|rows?|columns?|strips?|axis|axes|axial|frequency|time|temporal|direction\w*|coord\w*|vertical|horizontal|band)"
 
 
@@ -94,22 +98,23 @@ def _one_axis_only(gate: Gate, directed: str | None) -> Verdict:
 
 def _not_squeezed(gate: Gate, level: str, unused: str | None) -> Verdict:
     words = f" although {unused} is constructed" if unused else ""
+    one, whole, axes = ("pixel", "image", "(2, 3)") if gate.x.shape[2] > 1 else ("step", "signal", "2")
     return Verdict(
         level,
-        f"the gate of a pixel depends on that pixel only{words}: nothing is squeezed over space"
+        f"the gate of a {one} depends on that {one} only{words}: nothing is squeezed over the {whole}"
         + ("" if level == "error" else "; is that meant?"),
         kind="channel-no-squeeze",
-        measured="no reaction to other pixels",
-        allowed="one value per channel from the whole image",
+        measured=f"no reaction to other {one}s",
+        allowed=f"one value per channel from the whole {whole}",
         cause="the pooling is never called",
-        fix="compute the gate from x.mean((2, 3), keepdim=True)",
+        fix=f"compute the gate from x.mean({axes}, keepdim=True)",
         example=f"{tuple(gate.x.shape)}",
     )
 
 
 def _one_map(case: Case) -> str | None:
     return case.evidence.says(
-        r"shared (by|across|over) (the |all )?channels|one (map|value|gate)[^.]{0,30}(pixel|position|location)|spatial (gate|attention|map)"
+        rf"shared (by|across|over) (the |all )?channels|one (map|value|gate)[^.]{{0,30}}(pixel|position|location)|spatial (gate|attention|map)|{ONE_MAP}"
     )
 
 
@@ -126,16 +131,15 @@ def _local(case: Case, gate: Gate) -> bool:
     return float(((run_image(case, moved) / moved)[0, :, -1, -1] - gate.values[0, :, -1, -1]).abs().max()) < FLAT
 
 
+POOLS = (nn.AdaptiveAvgPool1d, nn.AdaptiveMaxPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d)
+
+
 def _unused_pool(case: Case) -> str | None:
     if not case.subject.is_module:
         return None
     from regard.checks.sites import watch
 
-    pools = {
-        n
-        for n, m in case.subject.pristine.named_modules()
-        if isinstance(m, (nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d)) and n
-    }
+    pools = {n for n, m in case.subject.pristine.named_modules() if isinstance(m, POOLS) and n}
     if not pools:
         return None
     called = watch(case, case.sample()).seen.calls
