@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from regard.checks.case import Batch, Case, Verdict
@@ -16,6 +18,7 @@ from regard.intercept import Site
 def output_sees_itself(case: Case) -> Verdict | None:
     """In self-attention, the output at a position depends on the input at that position, at every length that runs.
 
+    Where nothing matters at a short length, longer ones say whether less than a whole block is dropped.
     What goes wrong: windows or heads are put back in the wrong places; the tail that does not fill a chunk is dropped.
     Why it matters: outputs stand beside the wrong tokens, or stand for nothing.
 
@@ -34,20 +37,36 @@ def output_sees_itself(case: Case) -> Verdict | None:
         "no single token matters and the whole input does: features are shut here (a ReLU), or the tokens are averaged",
     )
     verdict = _judge(_twice(case, base), None, sites)
-    if verdict is not None or not case.call.free_length:
-        return verdict
     n = case.call.sources[case.call.query].tokens
+    nothing = verdict if not bool(base.sees.any()) else None
+    if (verdict is not None and nothing is None) or not case.call.free_length:
+        return verdict
     tried = {n: base}
-    for extra in (1, 3, n + 1):
+    for extra in (1, 3, n + 1, *((2 * n + 3, 4 * n + 2, 9 * n + 2) if nothing is not None else ())):
         try:
             longer = influence(case, tokens=n + extra)
         except Exception:
             continue
+        if nothing is not None:
+            if not longer.square or not bool(longer.sees.any()):
+                continue
+            return _judge(longer, n + extra, sites) or _too_short(nothing, n, n + extra)
         verdict = _judge(longer, n + extra, sites) if longer.square else None
         if verdict is not None:
             return verdict
         tried |= {n + extra: longer} if longer.square else {}
-    return None if case.facts.get("causal") else _tail(case, tried)
+    return nothing if nothing is not None or case.facts.get("causal") else _tail(case, tried)
+
+
+def _too_short(nothing: Verdict, short: int, long: int) -> Verdict:
+    """Nothing is computed at one length, and something at a longer one: less than a whole block is dropped."""
+    return replace(
+        nothing,
+        message=f"at length {short}, no input token has any influence on any output; at length {long} tokens have",
+        kind="chunk-tail",
+        cause="tokens that do not fill a block are left out",
+        fix="range(0, length, block), or pad to a multiple of the block and mask",
+    )
 
 
 def _tail(case: Case, tried: dict[int, Influence]) -> Verdict | None:
