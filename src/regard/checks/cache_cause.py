@@ -38,18 +38,18 @@ def cache_cause(
 def _kind(case: Case, batch: Batch, results: dict[tuple[int, ...], float], big: float) -> tuple[str | None, str]:
     full = _watched(case, [batch])[0]
     singles = _watched(case, chunks(case.call, batch, [1] * 8))
-    if not full or not all(singles):
+    if not full or not all(singles[1:]):  # one query and one key may be no product that can be seen
         return None, "the cached path computes something else (no attention was seen inside)"
-    site, steps = full[0], [s[0] for s in singles]
+    site, steps = full[0], [s[0] for s in singles if s]
     keys = [s.key.shape[-2] if s.key is not None else 0 for s in steps]
     full_keys = site.key.shape[-2] if site.key is not None else 0
-    wrong = _slots(steps, keys, full_keys)
+    wrong = _slots(steps, keys, full_keys) if singles[0] else None
     if wrong is not None:
         return wrong
     single_ok = all(d <= big for p, d in results.items() if all(n == 1 for n in p))
     if single_ok:
         return _multi(_watched(case, chunks(case.call, batch, [4, 4])), results)
-    return _step(site, steps, keys)
+    return _step(site, steps[-1], len(singles) - 1)
 
 
 def _watched(case: Case, pieces: list[Batch]) -> list[list[Site]]:
@@ -97,15 +97,14 @@ def _multi(halves: list[list[Site]], results: dict[tuple[int, ...], float]) -> t
     return "cache-order", "several new keys at once are put in the cache in another order than one by one"
 
 
-def _step(full: Site, steps: list[Site], keys: list[int]) -> tuple[str | None, str]:
-    """A single step differs: compare its query, keys and scores with the full call's at the same position."""
-    last = steps[-1]
-    t = len(steps) - 1
-    if keys[-1] < full.key.shape[-2] if full.key is not None else False:
+def _step(full: Site, last: Site, t: int) -> tuple[str | None, str]:
+    """A single step differs: compare its query, keys and scores with the full call's at the same position t."""
+    held = last.key.shape[-2] if last.key is not None else 0
+    if held < full.key.shape[-2] if full.key is not None else False:
         allowed = full.visible()
         want = int(allowed.reshape(-1, *allowed.shape[-2:])[0][t].sum()) if allowed is not None else 0
         seen = last.visible()
-        have = int(seen.reshape(-1, recorded(last.key).shape[-2])[0].sum()) if seen is not None else keys[-1]
+        have = int(seen.reshape(-1, recorded(last.key).shape[-2])[0].sum()) if seen is not None else held
         if want != have:
             return "window-off-by-one", f"the full call lets query {t} see {want} keys, the cached step {have}"
     query, full_query = recorded(last.query)[..., -1, :], recorded(full.query)[..., t, :]

@@ -57,10 +57,13 @@ class CacheUse:
     position_form: str = "int"  # or "tensor": places of the new tokens, (T,)
     options: dict[str, Any] | None = None
     values: str | None = None  # the argument for the values, where keys and values come and go apart
+    method: str | None = None  # what takes the pieces, one token at a time, where it is not forward
+    renamed: dict[str, str] | None = None  # argument of forward -> argument of that method
 
     def describe(self) -> dict[str, Any]:
         argument = self.parameter if self.values is None else f"{self.parameter}, {self.values}"
-        return {"style": self.style, "argument": argument, "reset": self.reset, "position": self.position}
+        said = {"style": self.style, "argument": argument, "reset": self.reset, "position": self.position}
+        return said if self.method is None else said | {"method": self.method}
 
 
 def infer_cache(case: Case) -> CacheUse | None:
@@ -69,7 +72,7 @@ def infer_cache(case: Case) -> CacheUse | None:
         return None
     for use in _candidates(case):
         try:
-            if _remembers(case, use):
+            if remembers(case, use):
                 return use
         except Exception:  # this style does not fit; the next is tried
             continue
@@ -87,7 +90,7 @@ def _candidates(case: Case) -> list[CacheUse]:
     out += [CacheUse("returned", a, values=b, options=o, position=position) for a, b in pairs for o in ({}, flags)]
     for parameter in [*signature.caches, *returned]:
         for options in ({}, flags) if flags else ({},):
-            maker = [*_annotated(case, parameter), *_maker(case)]
+            maker = [*_annotated(case, parameter), *_maker(case, parameter)]
             out.append(CacheUse("returned", parameter, options=options, position=position))
             for make in (dict, list, *maker, _dynamic):
                 out.append(CacheUse("filled", parameter, make=make, options=options, position=position))
@@ -119,11 +122,18 @@ def signature_default_none(case: Case, name: str) -> bool:
     return case.subject.signature().parameters[name].default is None
 
 
+def resets(case: Case) -> list[str]:
+    """Methods by whose names an author offers to begin anew, the likeliest first."""
+    return [r for r in RESET if callable(getattr(case.subject.pristine, r, None))]
+
+
 def _reset(case: Case) -> str | None:
-    return next((r for r in RESET if callable(getattr(case.subject.pristine, r, None))), None)
+    return next(iter(resets(case)), None)
 
 
-def _maker(case: Case) -> list[Callable[[], Any]]:
+def _maker(case: Case, parameter: str) -> list[Callable[[], Any]]:
+    """Methods that make an empty cache: of a usual name, or named for the parameter (new_store for store)."""
+
     def make(name: str) -> Callable[[], Any]:
         def call() -> Any:
             batch = case.call.sources[case.call.query].batch
@@ -133,15 +143,23 @@ def _maker(case: Case) -> list[Callable[[], Any]]:
 
         return call
 
-    return [make(n) for n in MAKERS if callable(getattr(case.subject.pristine, n, None))]
+    named = [
+        f"{verb}_{parameter}" for verb in ("new", "make", "init", "create", "empty", "allocate", "get", "get_empty")
+    ]
+    names = dict.fromkeys([*MAKERS, *named])
+    return [make(n) for n in names if callable(getattr(case.subject.pristine, n, None))]
 
 
 def _annotated(case: Case, parameter: str) -> list[Callable[[], Any]]:
-    """Cache classes that the annotation names, or that stand beside the subject with "Cache" in their name, if they need no argument."""
+    """Classes that the annotation names, or that stand beside the subject and are called after a cache or the parameter."""
     scope = getattr(inspect.unwrap(case.subject.forward), "__globals__", {})
     annotation = case.subject.signature().parameters[parameter].annotation
     words = re.findall(r"\w+", annotation if isinstance(annotation, str) else str(annotation))
-    named = [scope.get(w) for w in words] + [v for n, v in scope.items() if "cache" in n.lower() and inspect.isclass(v)]
+    called = ("cache", *([parameter.lower()] if len(parameter) > 2 else []))
+    beside = [v for n, v in scope.items() if inspect.isclass(v) and any(c in n.lower() for c in called)]
+    named = [scope.get(w) for w in words] + [
+        c for c in beside if not issubclass(c, nn.Module) or "cache" in c.__name__.lower()
+    ]
     return list(
         dict.fromkeys(c for c in named if inspect.isclass(c) and c.__module__ not in ("builtins", "typing", "torch"))
     )
@@ -180,13 +198,23 @@ class Stream:
             )
         with untouched_globals(case.seed), torch.no_grad():
             kept = (use.parameter, use.values)
-            raw = invoke(self.module, {k: v if k in kept else clone(v) for k, v in kwargs.items()})
+            kwargs = {k: v if k in kept else clone(v) for k, v in kwargs.items()}
+            raw = invoke(self.module, kwargs) if use.method is None else self._step(kwargs)
         if use.values is not None:
             self.state = _pair(raw, self.call)
         elif use.style == "returned":
             self.state = _at(raw, use.path or _cache_path(raw, self.call))
         self.position += chunk[self.call.query].shape[1]
         return self.call.main_output(raw)
+
+    def _step(self, kwargs: dict[str, Any]) -> Any:
+        assert self.use.method is not None, "a step is a call of a named method"
+        names = self.use.renamed or {}
+        return invoke(getattr(self.module, self.use.method), {names.get(k, k): v for k, v in kwargs.items()})
+
+    def feed_singly(self, batch: Batch) -> Tensor:
+        """The outputs of a sequence of which one token comes at a time."""
+        return torch.cat([self.feed(c) for c in chunks(self.call, batch, [1] * batch[self.call.query].shape[1])], 1)
 
     def reset(self) -> None:
         """Begin another sequence the way the author offers: the reset method, or no cache."""
@@ -226,12 +254,16 @@ def chunks(call: Call, batch: Batch, sizes: Sequence[int]) -> list[Batch]:
     return out
 
 
-def _remembers(case: Case, use: CacheUse) -> bool:
+def remembers(case: Case, use: CacheUse) -> bool:
     """Does the second chunk react to the first, and does it run with a first chunk of several tokens?"""
     batch = case.sample(5)
-    first, second = chunks(case.call, batch, [3, 1])
+    first, second = chunks(case.call, batch, [3, 1] if use.method is None else [1, 1])
     x = first[case.call.query]
-    elsewhere = x + case.sample(6)[case.call.query][:, :3] if x.is_floating_point() else (x + 1) % max(int(x.max()), 2)
+    elsewhere = (
+        x + case.sample(6)[case.call.query][:, : x.shape[1]]
+        if x.is_floating_point()
+        else (x + 1) % max(int(x.max()), 2)
+    )
     other = {**first, case.call.query: elsewhere}  # a constant added would be gone after a LayerNorm
     outs = []
     for start in (first, other):

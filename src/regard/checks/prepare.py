@@ -19,6 +19,7 @@ from regard.checks.evidence import read_evidence
 from regard.checks.infer import NotCallable, infer_call, infer_cross
 from regard.checks.infer_cache import infer_cache
 from regard.checks.infer_mask import infer_masks
+from regard.checks.infer_steps import infer_step
 from regard.checks.mask_pairs import pair_masks
 from regard.checks.patches import settle_patches
 from regard.checks.plan import read_signature
@@ -104,7 +105,7 @@ def _settle(case: Case) -> None:
     case.masks = [] if case.stochastic and not _repeatable(case) else infer_masks(case)
     case.masks = pair_masks(case) + document_masks(case)
     try:
-        case.cache = infer_cache(case)
+        case.cache = infer_cache(case) or infer_step(case)
     except Exception as error:
         case.notes.append(f"cache: not understood ({describe_error(error)})")
     unused = [n for n in case.signature.masks if n not in {m.parameter for m in case.masks}]

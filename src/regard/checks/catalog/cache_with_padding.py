@@ -25,6 +25,7 @@ def cache_with_padding(case: Case) -> Verdict | None:
         pass the mask over all keys so far in every step
     """
     case.need(case.cache is not None, "no key-value cache was found")
+    case.need(case.cache.method is None, "its steps are a method of their own, without a mask")
     case.need(runs_forward(case), "a plain call is not causal, so the pieces cannot equal the whole")
     uses = [u for u in case.masks if u.works and u.shape in ("BS", "B11S", "B1S") and u.source == case.call.query]
     case.need(bool(uses), "no key mask that works")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -9,7 +10,8 @@ from torch import Tensor
 
 from regard.checks.cache_cause import cache_cause
 from regard.checks.case import Batch, Case, Verdict
-from regard.checks.infer_cache import chunks, open_stream, runs_forward
+from regard.checks.infer_cache import chunks, open_stream, resets, runs_forward
+from regard.checks.infer_steps import begins_elsewhere
 from regard.checks.influence import replace_token
 from regard.checks.rule import rule
 
@@ -34,7 +36,8 @@ def cached_equals_full(case: Case) -> Verdict | None:
 
     What goes wrong: positions restart at 0 in each step, a relative bias uses the query length, keys are appended in the
     wrong order, is_causal=True with fewer queries than keys, no mask in a prefill of several tokens, unwritten slots that
-    take part, another window when decoding.
+    take part, another window when decoding. Where a method of its own takes the pieces (step, decode_step) and begins like
+    the call, it gets one token at a time.
     Why it matters: generation differs from what was trained, a little at every step.
 
     Bad:
@@ -54,7 +57,7 @@ def cached_equals_full(case: Case) -> Verdict | None:
     batch = case.sample(6, tokens={case.call.query: total})
     whole = case.run(batch) if case.cache.style != "slots" else open_stream(case).feed(batch)
     results: dict[tuple[int, ...], float] = {}
-    for plan in PLANS:
+    for plan in PLANS if case.cache.method is None else ((1,) * total,):
         try:
             results[plan] = _difference(case, batch, whole, plan)
         except Exception as error:
@@ -147,13 +150,9 @@ def fresh_sequence(case: Case) -> Verdict | None:
     """
     case.need(case.cache is not None, "no key-value cache was found")
     case.need_determinism()
-    first, second = case.sample(7, tokens=5), case.sample(8, tokens=4)
-    fresh = open_stream(case).feed(second)
-    stream = open_stream(case)
-    stream.feed(first)
-    stream.reset()
     kept = case.cache.reset is None and case.cache.style == "internal"
-    change = None if kept and case.cache.position is None else case.difference(stream.feed(second), fresh)
+    case.need(not kept or case.cache.method is None, "no method by whose name a sequence begins anew was found")
+    change = None if kept and case.cache.position is None else _after_reset(case, [])
     if change is None or (kept and change > case.big):  # a position of 0 may begin anew
         return Verdict(
             "warning",
@@ -164,11 +163,14 @@ def fresh_sequence(case: Case) -> Verdict | None:
             cause="the cache is an attribute that is never cleared",
             fix="add reset_cache(), or pass the cache in and out",
         )
-    if change <= case.big:
+    others = [r for r in resets(case) if r != case.cache.reset]
+    if change <= case.big or (others and _after_reset(case, others) <= case.big):
         return None
+    elsewhere = begins_elsewhere(case)
     return Verdict(
-        "error",
-        f"after {case.cache.reset or 'starting anew'}, a second sequence differs by {change:.2g} (relative) from a new module's",
+        "error" if elsewhere is None else "question",
+        f"after {case.cache.reset or 'starting anew'}, a second sequence differs by {change:.2g} (relative) from a new module's"
+        + ("" if elsewhere is None else f": is {elsewhere} to be called too?"),
         kind="cache-stale",
         measured=change,
         allowed=case.tolerance,
@@ -176,3 +178,16 @@ def fresh_sequence(case: Case) -> Verdict | None:
         cause="something of the first sequence survives the reset",
         fix="clear the key and value tensors, not only the position",
     )
+
+
+def _after_reset(case: Case, others: list[str]) -> float:
+    """How far a second sequence is from a new module's, after the reset of the cache and whatever else is offered."""
+    first, second = case.sample(7, tokens=5), case.sample(8, tokens=4)
+    fresh, stream = open_stream(case), open_stream(case)
+    feed = [s.feed if case.cache.method is None else s.feed_singly for s in (fresh, stream)]
+    feed[1](first)
+    stream.reset()
+    for name in others:
+        with contextlib.suppress(Exception):  # it may want arguments
+            getattr(stream.module, name)()
+    return case.difference(feed[1](second), feed[0](second))
