@@ -16,7 +16,8 @@ def cosine_norm(case: Case) -> Verdict | None:
     """Where scores are divided by norms, score (i, j) is a multiple of the cosine of query i and key j.
 
     What goes wrong: the norms of queries and keys are multiplied element by element instead of as an outer product, so
-    row i is divided by the length of key i; the norm runs over the wrong axis.
+    row i is divided by the length of key i; the norm runs over the wrong axis; what is called cosine attention normalises
+    keys and values, and not the queries.
     Why it matters: scores are no longer bounded by the temperature, which is what the norm is for.
 
     Bad:
@@ -25,7 +26,7 @@ def cosine_norm(case: Case) -> Verdict | None:
         scores / (q.norm(dim=-1, keepdim=True) * k.norm(dim=-1, keepdim=True).mT)
     """
     looked = False
-    along = _along_tokens(case) or _keys_forgotten(case)
+    along = _along_tokens(case) or _keys_forgotten(case) or _no_cosine(case)
     if along is not None:
         return along
     for site in need_site(case):
@@ -129,6 +130,48 @@ def _keys_forgotten(case: Case) -> Verdict | None:
                 example=f"{which} {tuple(site.key.shape)}",
             )
     return None
+
+
+COSINE = r"(?<!not )(?<!no )(?<!instead of )(?<!than )(?<!unlike )(?<!without )cosine[-_ ]?(self[-_ ]?|cross[-_ ]?)?(attention|attn|similarit|logits|scores)|scaled[-_ ]cosine"
+
+
+def _no_cosine(case: Case) -> Verdict | None:
+    """The author says cosine; one side has unit length, and scores are the plain products with the other's whole length."""
+    said, sites = case.evidence.says(COSINE), need_site(case)
+    if said is None or ("similarit" in said.lower() and len(sites) > 1):  # a similarity of what comes out, perhaps
+        return None
+    for site in sites:
+        lengths = _lengths(site)
+        if lengths is None or site.logits is None or site.logits.shape[-1] != recorded(site.key).shape[-2]:
+            continue
+        spread = {n: float(t.std() / t.mean().clamp_min(1e-30)) for n, t in lengths.items()}
+        free = "query" if spread["query"] > spread["key"] else "key"
+        bound = "key" if free == "query" else "query"
+        if spread[bound] > 1e-3 or spread[free] < 0.05 or not _explained(site, _plain(site)):
+            continue
+        also = " and the values" if spread.get("value", 1.0) < 1e-3 else ""
+        return Verdict(
+            "error",
+            f"the author speaks of {said!r}, but only the {bound} vectors{also} have unit length: scores grow with the length of the {free}",
+            kind="qknorm-wrong",
+            measured=spread[free],
+            allowed=1e-3,
+            where=site.where or None,
+            cause="another pair of tensors is normalised than queries and keys, or the result of one is not used",
+            fix="q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)",
+            example=f"{free} vectors {tuple(recorded(getattr(site, free)).shape)}: lengths vary by {spread[free]:.0%}",
+        )
+    return None
+
+
+def _lengths(site: Site) -> dict[str, Tensor] | None:
+    """Lengths of the query, key and value vectors of a site with computed queries and keys, wide enough to tell."""
+    if site.query is None or site.key is None or site.learned_keys or site.learned_queries:
+        return None
+    if site.query.shape[-1] < 4 or site.query.numel() < 64 or site.kind == "other":
+        return None
+    found = {n: getattr(site, n) for n in ("query", "key", "value")}
+    return {n: t.double().norm(dim=-1) for n, t in found.items() if t is not None}
 
 
 def _plain(site: Site) -> Tensor:
