@@ -8,6 +8,7 @@ from torch import Tensor
 from regard.checks.case import Case, Verdict
 from regard.checks.influence import replace_token
 from regard.checks.positions import identical
+from regard.checks.quotients import Quotient, quotients
 from regard.checks.rule import rule
 from regard.checks.sites import attention_sites, watch
 
@@ -30,6 +31,8 @@ def linear_normaliser(case: Case) -> Verdict | None:
         out = q @ (k.mT @ v) / (q @ k.sum(-2).unsqueeze(-1) + eps)
     References: Katharopoulos et al. 2020.
     """
+    if (verdict := _keeps_the_features(case)) is not None:
+        return verdict
     map_ = len(case.call.sources[case.call.query].grid) == 2
     case.need((case.call.free_length or map_) and not case.call.is_cross, "one length only, or two streams")
     case.need(case.design.row_sum != "any", "the design says that weights need not sum to 1")
@@ -68,6 +71,51 @@ def linear_normaliser(case: Case) -> Verdict | None:
         cause="a normaliser that does not match the weights, or positions",
         fix="divide by q . sum(k) + eps",
     )
+
+
+def _keeps_the_features(case: Case) -> Verdict | None:
+    """q (k^T v) is divided by q times a vector that is the same for every token, feature by feature: no sum over the features."""
+    for quotient in quotients(case, case.sample()):
+        axis = _tokens_of_a_product(quotient)
+        if axis is None:
+            continue
+        return Verdict(
+            "error",
+            "each feature of the output is divided by its own feature of the query, times a number of its own: that is no sum of weights",
+            kind="linear-normaliser-wrong",
+            measured=f"denominator {tuple(quotient.below.shape)}",
+            allowed="one number for each query and head",
+            example=f"numerator {tuple(quotient.above.shape)}",
+            cause="the denominator keeps the feature axis",
+            fix="divide by (q * k.sum(tokens)).sum(features, keepdim=True)",
+        )
+    return None
+
+
+def _tokens_of_a_product(quotient: Quotient) -> int | None:
+    """The axis along which denominator / query is constant, for a query that the numerator was made of."""
+    below = quotient.below
+    if below.shape != quotient.above.shape or below.ndim < 3 or below.shape[-1] < 3:
+        return None
+    for query in quotient.operands:
+        if query.shape != below.shape:
+            continue
+        clear = query.abs() > 0.1 * query.abs().mean()
+        if float(clear.double().mean()) < 0.4:  # too few left to compare: features that are mostly 0
+            continue
+        ratio = (below / query).masked_fill(~clear, torch.nan)
+        wide = float((ratio - ratio.nanmean(-1, keepdim=True)).abs().nan_to_num(0.0).max())
+        for axis in range(below.ndim - 1):
+            if below.shape[axis] < 2 or not _varies(query, axis):
+                continue
+            away = (ratio - ratio.nanmean(axis, keepdim=True)).abs().nan_to_num(0.0)
+            if float(away.max()) < 1e-3 * wide:
+                return axis
+    return None
+
+
+def _varies(x: Tensor, axis: int) -> bool:
+    return float(x.std(axis).mean()) > 1e-3 * float(x.abs().mean())
 
 
 def _counts_the_future(case: Case) -> Verdict | None:
