@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from regard.checks.case import Case, Verdict
+from regard.checks.case import Batch, Case, Verdict
 from regard.checks.rule import rule
+from regard.checks.sites import watch
 
 SIZE = 300.0
 SEEDS = 12
+LARGEST_EXPONENT = 88.7  # of e, in float32
+HALVINGS = 8
 
 
 @rule("ATT604", kinds=("logit-overflow",))
@@ -18,6 +21,8 @@ def large_inputs(case: Case) -> Verdict | None:
     What goes wrong: exp without the row maximum subtracted, tanh written as a ratio of exponentials, squares summed
     in half precision.
     Why it matters: one outlier feature turns the run into NaN.
+    It is an error where the module itself proves that an answer exists: in float64 the same input gives one, and in float32
+    the exponentials of scores that are finite do not.
 
     Bad:
         weights = scores.exp() / scores.exp().sum(-1, keepdim=True)
@@ -30,9 +35,11 @@ def large_inputs(case: Case) -> Verdict | None:
     usual = case.run(case.sample(3), dtype=torch.float32)
     if bool(torch.isfinite(out).all()) or not bool(torch.isfinite(usual).all()):
         return None
+    top = _overflowing_scores(case)
     return Verdict(
-        "warning",
-        f"inputs of size {SIZE:g} give NaN or inf in float32",
+        "warning" if top is None else "error",
+        f"inputs of size {SIZE:g} give NaN or inf in float32"
+        + ("" if top is None else f": exp of a score of {top:.0f}, where float64 still gives an answer"),
         kind="logit-overflow",
         measured="not finite",
         allowed="finite",
@@ -40,6 +47,27 @@ def large_inputs(case: Case) -> Verdict | None:
         cause="exp of scores without their maximum subtracted, or a ratio of exponentials",
         fix="torch.softmax, torch.tanh, logsumexp",
     )
+
+
+def _overflowing_scores(case: Case) -> float | None:
+    """The largest score of weights made by exp and a sum, where float32 breaks at it and float64 gives an ordinary answer."""
+    sample, top = case.sample(3), None
+    if case.subject.dtype != torch.float64:
+        return None
+    for halving in range(HALVINGS):
+        batch: Batch = {n: x * SIZE / 2**halving for n, x in sample.items()}
+        if bool(torch.isfinite(case.run(batch, dtype=torch.float32)).all()):
+            break
+        exact = case.run(batch, dtype=torch.float64)
+        if not bool(torch.isfinite(exact).all()) or float(exact.abs().max()) > 1e6:
+            continue
+        for site in watch(case.in_float32(), batch).sites:
+            scores, made = site.scores(), site.weights()
+            if site.kind != "exp" or scores is None or made is None or not bool(torch.isfinite(scores).all()):
+                continue
+            if float(scores.max()) > LARGEST_EXPONENT and not bool(torch.isfinite(made).all()):
+                top = float(scores.max())
+    return top
 
 
 @rule("ATT605", kinds=("linear-normaliser-zero", "causal-strict"))
