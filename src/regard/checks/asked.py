@@ -52,6 +52,8 @@ def mismatch(error: str) -> tuple[int, int, bool] | None:
     (13, 32, False)
     >>> mismatch("RuntimeError: The size of tensor a (7) must match the size of tensor b (9) at non-singleton dimension 1")
     (7, 9, True)
+    >>> mismatch("RuntimeError: stack expects each tensor to be equal size, but got [3, 11, 20] at entry 0 and [3, 7, 20] at entry 1")
+    (7, 11, True)
     """
     for pattern in ASKS:
         found = re.search(pattern, error)
@@ -61,6 +63,11 @@ def mismatch(error: str) -> tuple[int, int, bool] | None:
         found = re.search(pattern, error)
         if found:
             return int(found.group(1)), int(found.group(2)), True
+    found = re.search(r"equal size, but got \[([\d, ]+)\] at entry \d+ and \[([\d, ]+)\] at entry", error)
+    if found:
+        first, second = ([int(n) for n in group.split(",")] for group in found.groups())
+        apart = [pair for pair in zip(first, second) if pair[0] != pair[1]]
+        return (min(apart[0]), max(apart[0]), True) if len(first) == len(second) and len(apart) == 1 else None
     found = re.search(r"sum exactly to (\d+) .*split_sizes=\[([\d, ]+)\]", error)
     if found:
         return int(found.group(1)), sum(int(n) for n in found.group(2).split(",")), False

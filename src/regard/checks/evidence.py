@@ -19,6 +19,7 @@ DROP = r"ignor\w*|pad(ding|ded|s)?|mask(ed|ing|s)?( out)?|hid(e|den|es|ing)|drop
 TRUE = r"(\b(true|1(\.0)?|ones?|non-?zero)s?|(?<![-=])(>|!=|≠) ?0(\.0)?)"
 FALSE = r"(?<![^-=]>)(?<![^-=]> )(?<![!≠]=)(?<![!≠]= )\b(false|0(\.0)?|zeros?)"  # "> 0 where" says what is true
 MID = r"(?P<mid>(\w+ ){0,4}?)"  # "where the context may be" between "True" and "attended"
+THEN = r"\s+(that|which|to)\s+((are|is|be|must be|only)\s+)?"  # "True on frames that pad" speaks of padding
 LINK = r"\s*(=+>?|:|->|→|means?|for|indicates?|marks?|at|where|are|is|on|if)\s*(a |the |to be |positions? (that |to )?(are |is |be )?|(keys?|tokens?|elements?|entries|values?) (that )?(are |is |to be |to )?)*"
 
 DTYPE_WORDS = (
@@ -226,7 +227,8 @@ def _said_polarity(doc: str, parameter: str, near: bool = False) -> tuple[str | 
             (FALSE, KEEP, "drop"),
         ):
             found = re.search(rf"{truth}{LINK}{MID}(?P<w>{words})\b", chunk, re.IGNORECASE)
-            if found and not _contradicts(found, truth, words):
+            turned = found and words == KEEP and re.match(THEN + rf"({DROP})\b", chunk[found.end() :], re.IGNORECASE)
+            if found and not turned and not _contradicts(found, truth, words):
                 return meaning, found.group(0).strip()
     return None, ""
 

@@ -18,6 +18,7 @@ from regard.checks.asked import mismatch
 from regard.checks.call import Call
 from regard.checks.companions import NARROW
 from regard.checks.forms import LEVELS, Form, made
+from regard.checks.joined import Sums, odd_width, remainders, split
 from regard.checks.roles import call_role
 
 LENGTHS = (7, 9, 11, 10, 14, 15, 18, 21, 22, 25, 26, 27)
@@ -46,6 +47,7 @@ class Guess:
     maps: list[tuple[int, int]] = field(default_factory=list)  # other sizes of maps to try
     size: dict[Axis, int] = field(default_factory=dict)
     settled: set[Axis] = field(default_factory=set)
+    sums: Sums[Axis] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         lengths = iter([n for n in LENGTHS if n not in self.taken] or LENGTHS)
@@ -177,6 +179,7 @@ class Guess:
             return False
         self.size |= dict.fromkeys(keys, number)
         self.settled |= set(keys)
+        self.size |= remainders(self.sums, self.size, self.settled)
         return bool(keys)
 
     def _tie(self, keys: list[Axis], number: int, to: list[Axis]) -> bool:
@@ -190,13 +193,18 @@ class Guess:
     def _add(self, got: int, want: int) -> bool:
         """A size that no argument has may be several times one, or a sum of which the first free channels take the difference."""
         free = [k for k in self.size if k[1] == "D" and k not in self.settled]
+        if odd := odd_width(self.size, free, got):
+            return self._set(odd, want)
         for n in dict.fromkeys(self.size[k] for k in free):
             times, rest = divmod(got, n)
             if rest == 0 and times > 1 and want % times == 0:
                 return self._set([k for k in free if self.size[k] == n], want // times)
         sums = [k for k in free if self.size[k] + want - got > 1 and self.size[k] < got]
         if not sums:
-            return False
+            parts = split(self.size, free, got, want) or {}
+            self.size |= parts
+            self.sums += [(tuple(parts), want)] if parts else []
+            return bool(parts)
         together = [k for k in free if self.size[k] == self.size[sums[0]]]
         self.size |= dict.fromkeys(together, self.size[sums[0]] + (want - got) // len(together))
         return (want - got) % len(together) == 0

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from regard.checks.asked import mismatch
 from regard.checks.call import Call, Source
 from regard.checks.companions import NARROW, companion
+from regard.checks.joined import Sums, odd_width, remainders, split
 from regard.checks.layout import Layout
 from regard.checks.roles import call_role
 
@@ -45,6 +46,7 @@ class Shapes:
     vocabulary: int | None = None
     size: dict[tuple[int, str], int] = field(default_factory=dict)
     settled: set[tuple[int, str]] = field(default_factory=set)
+    sums: Sums[tuple[int, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for i, layout in enumerate(self.layouts):
@@ -84,6 +86,7 @@ class Shapes:
     def _set(self, keys: list[tuple[int, str]], number: int) -> bool:
         self.size |= dict.fromkeys(keys, number)
         self.settled |= set(keys)
+        self.size |= remainders(self.sums, self.size, self.settled)
         return bool(keys)
 
     def _tie(self, keys: list[tuple[int, str]], number: int, to: list[tuple[int, str]]) -> bool:
@@ -96,11 +99,15 @@ class Shapes:
 
     def _add(self, got: int, want: int) -> bool:
         """A size that no argument has may be a sum: the first channels of unknown number take the difference."""
-        keys = [
-            k for k, n in self.size.items() if k[1] == "D" and k not in self.settled and n + want - got > 1 and n < got
-        ]
+        free = [k for k in self.size if k[1] == "D" and k not in self.settled]
+        if odd := odd_width(self.size, free, got):
+            return self._set(odd, want)
+        keys = [k for k in free if self.size[k] + want - got > 1 and self.size[k] < got]
         if not keys:
-            return False
+            parts = split(self.size, free, got, want) or {}
+            self.size |= parts
+            self.sums += [(tuple(parts), want)] if parts else []
+            return bool(parts)
         self.size[keys[0]] += want - got
         return True
 

@@ -10,7 +10,7 @@ from regard.checks.case import Case, Verdict
 from regard.checks.rule import rule
 from regard.checks.shape_names import layout_hint
 
-BATCH_FIRST = r"[\[(]\s*(b|bs|bsz|batch(_?size)?)\s*,\s*\w+( \w+)?\s*,\s*\w+( \w+)?\s*[\])]|\bb \w+ \(?(h|c|d)\b"
+BATCH_FIRST = r"[\[(]\s*(b|bs|bsz|batch(_?size)?)\s*,\s*\w+( \w+)?\s*,\s*\w+( \w+)?\s*[\])]|\bb (?!x\b)\w+ \(?(h|c|d)\b"  # "B x C" has no axis between
 
 
 def _has_switch(module: object) -> bool:
