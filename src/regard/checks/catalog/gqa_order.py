@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from regard.checks.case import Case, Verdict
 from regard.checks.rule import rule
@@ -25,6 +26,29 @@ def _value_heads(site: Site) -> list[int] | None:
     return [next(g for g in range(h + 1) if torch.equal(v[:, g], v[:, h])) for h in range(v.shape[1])]
 
 
+def _copies_inside(site: Site) -> int:
+    """How many neighbouring channels of keys and of values are copies of one, heads joined; 1 where each is its own.
+
+    Copies of a key head lie in other heads. Where the channels before the cut into heads were repeated one by one, a head
+    holds a few of them, each several times.
+    """
+    if site.key is None or site.value is None or site.key.ndim != 4 or site.learned_keys or site.learned_values:
+        return 1
+    return min(_run_length(site.key), _run_length(site.value))
+
+
+def _run_length(rows: Tensor) -> int:
+    """The largest n so that the flat channels of (B, H, S, D) are runs of n equal ones, none of them constant."""
+    heads, width = rows.shape[1], rows.shape[-1]
+    flat = rows.detach().transpose(1, 2).flatten(2).flatten(0, 1)  # (B * S, H * D)
+    constant = bool((flat == flat[:1]).all(0).any())
+    if heads < 2 or width < 2 or constant:
+        return 1
+    total = heads * width
+    runs = (n for n in range(total // 2, 1, -1) if total % n == 0)
+    return next((n for n in runs if torch.equal(flat, flat[:, ::n].repeat_interleave(n, 1))), 1)
+
+
 def _pairs(order: list[int]) -> list[int]:
     rank = {g: i for i, g in enumerate(dict.fromkeys(order))}
     return [rank[g] for g in order]
@@ -35,8 +59,8 @@ def gqa_order(case: Case) -> Verdict | None:
     """With fewer key heads than query heads, neighbouring query heads share a key head.
 
     Which key head each query head reads is measured.
-    What goes wrong: key heads are tiled (0 1 0 1) instead of repeated (0 0 1 1), or repeated along the sequence axis and
-    reshaped into heads.
+    What goes wrong: key heads are tiled (0 1 0 1) instead of repeated (0 0 1 1), or repeated along the sequence axis or
+    channel by channel and reshaped into heads.
     Why it matters: weights from Llama and others load without an error and give nonsense. Trained from scratch, either
     order works: without a sign of what is meant this is a question.
 
@@ -47,6 +71,9 @@ def gqa_order(case: Case) -> Verdict | None:
     References: ONNX Attention; torch enable_gqa.
     """
     for site in need_site(case):
+        copies = _copies_inside(site)
+        if copies > 1:
+            return _repeated_channels(site, copies)
         order = key_head_of_query_head(site)
         if order is None:
             continue
@@ -83,3 +110,20 @@ def gqa_order(case: Case) -> Verdict | None:
         )  # fmt: skip
     case.need(False, "no grouped key heads were seen")
     return None
+
+
+def _repeated_channels(site: Site, copies: int) -> Verdict:
+    assert site.key is not None
+    heads, width = site.key.shape[1], site.key.shape[-1]
+    held = [len({c // copies for c in range(h * width, (h + 1) * width)}) for h in range(heads)]
+    return Verdict(
+        "error",
+        f"each channel of keys and values stands {copies} times side by side: a head of {width} holds {min(held)} to {max(held)} channels",
+        kind="gqa-repeat-axis",
+        measured=f"{max(held)} channels in a head",
+        allowed=f"{width}",
+        where=site.where or None,
+        example=f"{heads} heads of {width}",
+        cause="keys and values are repeated along the channels before they are cut into heads",
+        fix="cut into heads, then repeat_interleave along the head axis",
+    )
