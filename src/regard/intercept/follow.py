@@ -229,7 +229,8 @@ class Follower:
         special = self._softmax_by_hand(name, main, met, tensor, args, out, axes)
         if special is not None:
             return special
-        if name == "mul" and main.role == "weights" and met is None and isinstance(other, Tensor):
+        plain = met is None or met.role == "scaled" or (met.product is not None and met.product.learned)  # no scores
+        if name == "mul" and main.role == "weights" and plain and isinstance(other, Tensor):
             grown = [
                 i for i, (a, n) in enumerate(zip(reversed(main.axes or ()), reversed(out.shape))) if not a and n > 1
             ]

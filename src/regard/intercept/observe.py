@@ -17,12 +17,12 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from regard.core.call import Call
 from regard.intercept import kernels
-from regard.intercept.assemble import DEPTH, build
 from regard.intercept.flex import Uncompiled, flex_site, is_flex
 from regard.intercept.follow import Follower
 from regard.intercept.gradients import Gradients
 from regard.intercept.lineage import Lineage, key_of
 from regard.intercept.place import ModuleStack, source_line
+from regard.intercept.pooled import pooled
 from regard.intercept.products import PRODUCTS, Products
 from regard.intercept.site import Site
 from regard.intercept.whole_calls import Inside, WholeCalls
@@ -167,31 +167,13 @@ class observe:
         elif name in PRODUCTS and isinstance(out, Tensor):
             self._emit(self.products.apply(name, args, kwargs, out))
         else:
-            self._emit(self._pooled(self.follower.apply(name, args, kwargs, out)))
+            self._emit(pooled(self.follower.apply(name, args, kwargs, out)))
 
     def _follow_backward(self, func, name: str, args: tuple, kwargs: dict) -> None:
         if name in kernels.FUSED_BACKWARD:
             self.gradients.fused(kernels.arguments(func, args, kwargs))
         elif name == "_softmax_backward_data":
             self.gradients.softmax(args[0], args[1])
-
-    def _pooled(self, weighted) -> Site | None:
-        """The site of sum(weights * values, keys) written element by element."""
-        if weighted is None:
-            return None
-        node, out, dim = weighted
-        contracted = node.axes[dim]
-        if node.softmax is None or contracted != node.softmax.axis or node.value is None:
-            return None
-        if any(step.op in ("index", "index_select", "gather") for step in node.after):
-            return None  # rows in another order: a router of experts
-        node.softmax.used = True
-        lead = tuple(a for i, a in enumerate(node.axes) if i != dim and _first_label(a) != "e")
-        value_axes = tuple(DEPTH if _first_label(a) == "e" else a for a in node.axes)
-        value_axes = tuple(a if n > 1 else () for a, n in zip(value_axes, node.value.shape))
-        made = node.softmax.made
-        result = (out.flatten(-1), (*lead, DEPTH)) if out.dim() == len(lead) + 1 else (out, None)
-        return build(node, contracted, (), made, (node.value, value_axes), result)
 
     def _close(self, inside: Inside, call: Call | None, backend: str, output: Tensor | None) -> None:
         """A call of `regard.attention` is over: pass on what was seen inside, or one site of the whole call."""
@@ -263,10 +245,6 @@ class observe:
         key = key_of(tensor)
         if key is not None:
             self.lineage.learned.add(key[0])
-
-
-def _first_label(axis) -> str:
-    return axis[0].label if axis else ""
 
 
 def _is_composite(func) -> bool:

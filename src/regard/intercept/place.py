@@ -20,11 +20,12 @@ _LIBRARIES = ("einops", "opt_einsum", "contextlib.py", "functools.py", "_context
 
 
 def source_line() -> str:
-    """ "file:line" of the first frame outside torch, einops and this package; "" when there is none."""
+    """ "file:line" of the first frame outside torch, einops, modes that pass calls on and this package; "" when there is none."""
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not (name.startswith((_TORCH, _HERE, "<")) or _is_library(name)):
+        passed_on = frame.f_code.co_name == "__torch_function__"  # a mode that hands the call on
+        if not (passed_on or name.startswith((_TORCH, _HERE, "<")) or _is_library(name)):
             return f"{name}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
