@@ -10,6 +10,7 @@ from torch import Tensor
 
 from regard.checks.call import Call
 from regard.checks.case import Batch, Case, NotExercised
+from regard.checks.frozen_norms import frozen_norms
 from regard.checks.influence import replace_token
 from regard.checks.subject import clone, invoke, untouched_globals
 from regard.intercept import Seen, Site, observe
@@ -115,15 +116,18 @@ class Rows:
 def row_sources(case: Case, call: Call | None = None) -> list[dict[str, Rows]]:
     """For every site: the tokens behind the rows of query, key and value, found by replacing one token at a time.
 
-    Only items 0 and 1 are tried, all their tokens; rows of other items stay -2.
+    Norms over many tokens keep their statistics, so that tokens can be followed through them. Only items 0 and 1 are tried, all their tokens; rows of other items stay -2.
     """
     call = call or case.call
     key = ("rows", id(call))
     if key in case.facts:
         return case.facts[key]
-    sites = need_site(case, call)
+    need_site(case, call)
     names = list(call.sources)
     batch = case.sample(call=call)
+    frozen = frozen_norms(case, call)
+    with frozen():
+        sites = watch(case, batch, call=call).sites
     offset, spots = 0, []
     for name in names:
         items, tokens = batch[name].shape[:2]
@@ -134,7 +138,8 @@ def row_sources(case: Case, call: Call | None = None) -> list[dict[str, Rows]]:
     for name, b, t, flat in spots:
         moved = {n: x.clone() for n, x in batch.items()}
         replace_token(moved[name], b, t, number=flat)
-        again = watch(case, moved, call=call).sites
+        with frozen():
+            again = watch(case, moved, call=call).sites
         if len(again) != len(sites):
             continue
         for site, other, rows in zip(sites, again, found):

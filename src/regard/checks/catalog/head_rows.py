@@ -16,7 +16,8 @@ from regard.checks.influence import replace_token
 from regard.checks.layout import output_layout
 from regard.checks.redraw import matters
 from regard.checks.rule import rule
-from regard.checks.sites import Rows, row_sources, token_offset
+from regard.checks.sites import Rows, attention_sites, row_sources, token_offset
+from regard.checks.turned import turned
 
 
 def _known(case: Case) -> list[tuple[Call, dict[str, Rows], int]]:
@@ -46,6 +47,9 @@ def head_sees_each_token_once(case: Case) -> Verdict | None:
     patches = case.call.sources[case.call.query].patch > 1
     case.need(not patches, "patches are followed, and tokens inside may be parts of one")
     case.need_determinism()
+    series = turned(case)
+    if series is not None:  # the tokens are series, not time steps
+        return head_sees_each_token_once(series)
     looked = False
     for call, rows, _ in _known(case):
         if "key" not in rows:
@@ -207,7 +211,22 @@ def _own_output(case: Case, call: Call, name: str) -> str:
     return ""
 
 
-@rule("ATT306", kinds=("wrong-source", "output-unused"))
+def _one_query(case: Case, call: Call) -> bool:
+    """Are the queries of every site the same vector in all rows, in each head?"""
+    rows = [s.query for s in attention_sites(case, call) if not s.learned_queries]
+    return bool(rows) and all(
+        q is not None and q.shape[-2] > 1 and case.difference(q, q[..., :1, :].expand_as(q)) < 1e-9 for q in rows
+    )
+
+
+def _alike(change: float, message: str, cause: str, fix: str) -> Verdict:
+    return Verdict(
+        "error", message, kind="uniform-attention", measured=change, allowed="a change",
+        example="every query token replaced in turn", cause=cause, fix=fix,
+    )  # fmt: skip
+
+
+@rule("ATT306", kinds=("wrong-source", "output-unused", "uniform-attention"))
 def context_is_read(case: Case) -> Verdict | None:
     """In cross-attention, the output depends on every token of the context, and on the query.
 
@@ -230,18 +249,21 @@ def context_is_read(case: Case) -> Verdict | None:
             if float(change.max()) <= case.tolerance and matters(case, call, name):
                 continue  # weights that start so small that nothing passes
             if float(change.max()) <= case.tolerance and name == call.query and _reaches(case, call, name):
-                return Verdict(
-                    "error",
+                return _alike(
+                    float(change.max()),
                     "the query is projected and has no influence on the output: all queries attend alike",
-                    kind="uniform-attention",
-                    measured=float(change.max()),
-                    allowed="a change",
-                    example="every query token replaced in turn",
-                    cause="the query adds the same to the scores of all keys (an additive scorer without a nonlinearity), or is multiplied by 0",
-                    fix="tanh between the sum and the last projection",
+                    "the query adds the same to the scores of all keys (an additive scorer without a nonlinearity), or is multiplied by 0",
+                    "tanh between the sum and the last projection",
                 )
             if float(change.max()) <= case.tolerance:
                 setting, own = _guard(case, call, name), _own_output(case, call, name)
+                if name == call.query and not (setting or own) and _one_query(case, call):
+                    return _alike(
+                        float(change.max()),
+                        f"nothing of {name} reaches the queries: they are all the same, and attend alike",
+                        "the queries are computed from a constant, and what tells them apart is never added",
+                        f"add {name} to what the queries are projected from",
+                    )
                 return Verdict(
                     "question" if setting or own else "error",
                     f"the {name} stream has no influence on the output"

@@ -6,9 +6,11 @@ import torch
 from torch import Tensor
 
 from regard.checks.case import Case, Verdict
+from regard.checks.frozen_norms import frozen_norms
 from regard.checks.rule import rule
 from regard.checks.sites import recorded, row_sources, watch
 from regard.checks.token_rows import Scramble, scrambled
+from regard.checks.turned import turned
 from regard.intercept import Site
 
 MOST_ROWS = 130
@@ -32,11 +34,15 @@ def rows_come_back(case: Case) -> list[Verdict]:
     source = case.call.sources[case.call.query]
     if source.tokens <= MOST_ROWS and (mixed := scrambled(case, row_sources(case))) is not None:
         return [_pieces_of_memory(case, mixed)]
+    series = turned(case)
+    if series is not None:  # the tokens are series, not time steps
+        return rows_come_back(series)
     case.need(case.call.follows, "outputs do not stand for tokens")
     case.need(source.batch * source.tokens <= MOST_ROWS * 3, "too many tokens to follow one by one")
     sources = row_sources(case)
     case.need(source.layout.batched, "there is no batch axis")
-    run = watch(case, case.sample(), grad=True)
+    with frozen_norms(case, case.call)():
+        run = watch(case, case.sample(), grad=True)
     case.need(run.output.requires_grad, "no gradient reaches the attention")
     out: list[Verdict] = []
     followed = 0
