@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 from torch import nn
 
@@ -11,6 +12,17 @@ from regard.checks.rule import rule
 from regard.checks.shape_names import layout_hint
 
 BATCH_FIRST = r"[\[(]\s*(b|bs|bsz|batch(_?size)?)\s*,\s*\w+( \w+)?\s*,\s*\w+( \w+)?\s*[\])]|\bb (?!x\b)\w+ \(?(h|c|d)\b"  # "B x C" has no axis between
+
+# what is drawn independently, many at a time, and is a batch under another name where a layer of torch's own mixes it
+ITEMS = r"(n|num|number of)?[_ ]?(envs?|environments?|graphs?|mols?|molecules?|proteins?)"
+BATCH = r"(b|bs|bsz|batch(_?size)?)\b"
+
+
+def _items_first(case: Case, argument: str) -> str | None:
+    """The author's words for this argument, (environments, agents, channels), where the second axis is no batch."""
+    return case.evidence.says(
+        rf"\b{re.escape(argument)}\s*[:=]?\s*[\[(]\s*{ITEMS}\s*,\s*(?!{BATCH})\w+\s*,\s*\w+\s*[\])]"
+    )
 
 
 def _has_switch(module: object) -> bool:
@@ -48,13 +60,13 @@ def batch_first_contradiction(case: Case) -> Verdict | None:
         return None
     case.need(not _has_switch(case.subject.pristine), "it has a batch_first of its own, which is off")
     said = batch_is_said(case)
+    inner = case.subject.is_module and any(
+        isinstance(m, nn.MultiheadAttention) and not m.batch_first for m in case.subject.pristine.modules()
+    )
+    if said is None and inner:
+        said = _items_first(case, next(iter(case.call.arguments)))
     if said is None:
         return None
-    inner = (
-        any(isinstance(m, nn.MultiheadAttention) and not m.batch_first for m in case.subject.pristine.modules())
-        if case.subject.is_module
-        else False
-    )
     return Verdict(
         "error",
         f"the author says batch first ({said!r}), but tokens mix along the first axis and never along the second",
