@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from regard.checks.case import Case, Verdict
+from regard.checks.catalog.weights_transposed import turned_over
 from regard.checks.rule import rule
 from regard.checks.sites import need_site, recorded
 from regard.intercept import Site
@@ -60,7 +61,7 @@ def _judge(case: Case, site: Site, later: list[Site]) -> Verdict | None:
         return None
     if any(s.op == "renormalise" for s in site.after):
         return None
-    if axis == -2 and (made.shape[-2] == 1 or site.swapped):
+    if axis == -2 and (made.shape[-2] == 1 or (site.swapped and turned_over(site))):
         return None  # a single query; or weights_transposed speaks of it
     kind, name = NAMES.get(axis, ("softmax-axis-query", f"axis {axis}"))
     batch = case.call.sources[case.call.query].batch

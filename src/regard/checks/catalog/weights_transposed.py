@@ -9,6 +9,7 @@ import torch
 from regard.checks.case import Case, Verdict
 from regard.checks.rule import rule
 from regard.checks.sites import row_sources, watch
+from regard.intercept import Site
 
 QUERY = (
     r"(^|[._])(q|wq|w_q|query|queries|to_q|q_proj|q_linear|fc_q|linear_q|lin_q|query_proj|proj_q|q_net|theta)([._]|$)"
@@ -38,6 +39,8 @@ def weights_transposed(case: Case) -> Verdict | None:
             looked |= site.softmax_axis == -1
             continue
         looked = True
+        if not turned_over(site) or case.design.queries_compete or any(s.op == "renormalise" for s in site.after):
+            continue  # queries that compete for keys (slots), or a softmax over the wrong axis
         rows, columns = ([] if site.swapped else _names(run.module, site, name) for name in ("query", "key"))
         if (site.swapped or (_only(rows, KEY, QUERY) and _only(columns, QUERY, KEY))) and _values_are_tokens(case, i):
             return Verdict(
@@ -52,6 +55,12 @@ def weights_transposed(case: Case) -> Verdict | None:
             )
     case.need(looked, "no open softmax(q k^T) was seen")
     return None
+
+
+def turned_over(site: Site) -> bool:
+    """Can the map be one that was transposed? It has as many rows as columns, since it met as many values."""
+    shape = site.shape
+    return shape is not None and shape[-1] == shape[-2]
 
 
 def _values_are_tokens(case: Case, number: int) -> bool:
