@@ -128,6 +128,19 @@ def _some_heads(case: Case) -> str | None:
     return None
 
 
+def ones_are_added(case: Case) -> bool:
+    """Is a triangle of zeros and ones, on the past or on the future, added to the scores of a site?"""
+    added = [s.tensor for site in attention_sites(case) for s in site.mask if s.op == "add" and s.tensor is not None]
+    for bias in added:
+        if bias.ndim < 2 or bias.shape[-1] != bias.shape[-2] or bias.shape[-1] < 4:
+            continue
+        past = torch.ones(bias.shape[-2:], dtype=torch.bool).tril()
+        for ones in (past, past.tril(-1), ~past, past.mT):
+            if torch.equal(bias.detach().double(), ones.double().expand_as(bias)):
+                return True
+    return False
+
+
 def one_ahead(site: Site) -> bool:
     """Does each query see the whole past and exactly one key of the future?"""
     seen = site.visible()

@@ -20,8 +20,9 @@ def dropout_place(case: Case) -> Verdict | None:
     Good:
         weights = self.dropout(scores.softmax(-1))
     """
-    case.need(case.dropout > 0.0, "no dropout rate above 0 was found")
     sites = watch(case, case.sample(), train=True).sites
+    dropped = any(before or after for before, after in (s.dropout_steps for s in sites))
+    case.need(case.dropout > 0.0 or dropped, "no dropout rate above 0 was found")
     case.need(bool(sites), "no attention (q k^T, softmax, values) was seen inside")
     for site in sites:
         before, _ = site.dropout_steps

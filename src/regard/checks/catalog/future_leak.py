@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.checks.case import Case, Verdict
-from regard.checks.causality import causal_intent, one_ahead
+from regard.checks.causality import causal_intent, one_ahead, ones_are_added
 from regard.checks.influence import influence, replace_token
 from regard.checks.masks import call_for, keep_pattern, masked
 from regard.checks.rule import rule
@@ -23,6 +23,7 @@ from regard.checks.sites import attention_sites, causal_matrix
         "double-softmax",
         "softcap-after-mask",
         "causal-strict",
+        "mask-added-as-01",
     ),
 )
 def future_leak(case: Case) -> Verdict | None:
@@ -44,6 +45,8 @@ def future_leak(case: Case) -> Verdict | None:
     case.need(found.square and found.sees.shape[0] > 3, "too few tokens")
     if found.causal:
         return _under_a_mask(case)
+    if not bool(found.sees.triu(1).any()):
+        return None  # nothing is seen ahead, and nothing behind
     return _judge(case, found.sees, found.change)
 
 
@@ -111,10 +114,15 @@ def _judge(case: Case, sees: Tensor, change: Tensor) -> Verdict | None:
             "error", "each output sees exactly one token of the future: the causal mask is off by one", kind="causal-off-by-one",
             cause="the hidden triangle begins at diagonal 2 instead of 1 (or the kept one ends at 1 instead of 0)", fix="triu(diagonal=1) hides the future; tril(diagonal=0) keeps past and self", **common,
         )  # fmt: skip
-    if not bool(sees.tril(-1).any()) and bool(sees.triu(1)[:-1].any(-1).all()):
+    if not bool(sees.tril(-1)[:-1].any()) and bool(sees.triu(1)[:-1].any(-1).all()):
         return Verdict(
             "error", "outputs see the future and never the past: the causal triangle is flipped", kind="causal-flipped",
             cause="triu where tril was meant, or a keep mask used as a hide mask", fix="keep = torch.ones(T, T, dtype=torch.bool).tril()", **common,
+        )  # fmt: skip
+    if ones_are_added(case):
+        return Verdict(
+            "error", f"a triangle of zeros and ones is added to the scores, which hides nothing: output {t} depends on the later token {s}", kind="mask-added-as-01",
+            cause="a mask of booleans is given as numbers: a float mask is added", fix="give a mask of dtype bool, or -inf where the future is", **common,
         )  # fmt: skip
     said, kind = causal_intent(case, sees)
     if said is not None and kind != "question" and _two_sided_band(sees):
