@@ -93,6 +93,7 @@ class _Search:
         self.tied: Call | None = (
             None  # runs, with two streams of one length: one may be a vector that met the tokens by chance
         )
+        self.settled: tuple[str, ...] = ()  # the axes of its arguments
 
     def found(self) -> Call | None:
         start = tuple(self.options[n][0] for n in self.names)
@@ -124,6 +125,8 @@ class _Search:
         for name in order:
             at = self.names.index(name)
             for form in self.options[name]:
+                if form.axes in ("B1D", "LBD") and self.settled[at : at + 1] == ("BLD",):
+                    continue  # one token runs beside any number by broadcasting, and other axes as well as these
                 child = (*chosen[:at], form, *chosen[at + 1 :])
                 if (child, items) not in self.seen:
                     yield child, items
@@ -139,7 +142,7 @@ class _Search:
             seen, error = watched(self.subject, call)
             self._learn(seen)
             if error is None and guess.tied and self.tied is None:
-                self.tied = self._settled(guess)
+                self.tied, self.settled = self._settled(guess), tuple(f.axes for f in chosen)
                 best, touched = FIRST, ()
                 break
             if error is None:
