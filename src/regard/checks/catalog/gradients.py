@@ -33,8 +33,9 @@ def gradients(
     grids: dict[str, tuple[int, ...]] | None = None,
     size: float = 1.0,
     module: Any = None,
+    every: bool = False,
 ) -> dict[str, Tensor | None]:
-    """Parameter name -> gradient of a random projection of the output; None where nothing arrives. `size`: of the input."""
+    """Parameter name -> gradient of a random projection of the output; None where nothing arrives. `size`: of the input; `every`: all outputs count."""
     module = module or case.subject.instance(fresh=True)
     if pristine:
         module = as_dtype(copy.deepcopy(case.subject.pristine), case.subject.dtype).eval()
@@ -44,7 +45,7 @@ def gradients(
     }
     raw = case.raw(batch, call=call, grad=True, module=module, grids=grids)
     others = [
-        t for p, t in float_tensors(raw) if call.output not in ((), (0,), p)
+        t for p, t in float_tensors(raw) if (every and p != call.output) or call.output not in ((), (0,), p)
     ]  # it is not the first that is looked at
     outputs = [t for t in (call.main_output(raw), *_second_stream(call, raw), *others) if t.requires_grad]
     if not outputs:

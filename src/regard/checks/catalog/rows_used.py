@@ -78,7 +78,7 @@ def _dead(case: Case, names: set[str]) -> dict[str, Tensor]:
     sums: dict[str, Tensor] = {}
 
     def seen(**how: Any) -> None:
-        for n, g in gradients(case, **how).items():
+        for n, g in gradients(case, every=True, **how).items():
             if n in names and g is not None:
                 size = g.abs().flatten(1).amax(1)
                 sums[n] = torch.maximum(sums[n], size) if n in sums else size
