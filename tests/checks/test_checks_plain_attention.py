@@ -118,7 +118,7 @@ class PlacesOfItems(Plain):
     axis = 0
 
     def places(self, x):
-        batch, tokens, channels = x.shape
+        channels = x.shape[2]
         count = x.shape[self.axis]
         angle = torch.arange(count, dtype=x.dtype)[:, None] * 0.5 ** torch.arange(channels, dtype=x.dtype)
         return x + (angle.sin()[:, None] if self.axis == 0 else angle.sin())
