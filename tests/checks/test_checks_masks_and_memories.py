@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pathlib
 
 import pytest
@@ -57,3 +58,28 @@ def test_the_cause_is_told(number):
     kind = next(line.partition(": ")[2] for line in file.read_text(encoding="utf-8").splitlines() if "Kind:" in line)
     report = check(f"{file}:build")
     assert {f.kind for f in report.findings if f.level == "error"} == {kind}
+
+
+def declared(number: str, monkeypatch):
+    monkeypatch.syspath_prepend(str(CORPUS))
+    file = importlib.import_module(next(CORPUS.glob(f"{number}_*.py")).stem)
+    report = check(file.build, design=importlib.import_module("declare").design(file.CALL))
+    assert report.status == "checked", report.reason
+    return {f.kind for f in report.findings if f.level == "error"}
+
+
+@pytest.mark.parametrize("number", ["654", "677"])
+def test_of_two_outputs_as_long_as_each_other_the_one_of_the_declared_query_is_looked_at(number, monkeypatch):
+    assert declared(number, monkeypatch) == ({"mask-wrong-source"} if number == "654" else set())
+
+
+@pytest.mark.parametrize("dtype", ["long", "int64", "torch.int64"])
+def test_a_declared_integer_mask_that_hides_as_a_boolean_only_is_told_so(dtype, monkeypatch):
+    monkeypatch.syspath_prepend(str(CORPUS))
+    file = importlib.import_module(next(CORPUS.glob("651_*.py")).stem)
+    monkeypatch.setitem(file.CALL["mask"], "dtype", dtype)
+    assert "mask-dtype" in declared("651", monkeypatch)
+
+
+def test_a_declared_head_width_does_not_blame_the_clip_of_a_pointer(monkeypatch):
+    assert declared("680", monkeypatch) == set()

@@ -34,7 +34,7 @@ CALL = {
     "attention": "self",
     "layout": "BLD",
     "inputs": {"cloth": (2, 7, 24)},
-    "mask": {"arg": "thread_mask", "shape": (2, 7), "on": "self", "polarity": "attend", "dtype": "float"},
+    "mask": {"arg": "thread_mask", "shape": (2, 7), "on": "self", "polarity": "keep", "dtype": "float"},
     "causal": False,
     "embed_dim": 24,
     "heads": 3,

@@ -36,7 +36,7 @@ CALL = {
     "attention": "self",
     "layout": "BLD",
     "inputs": {"books": (2, 6, 30)},
-    "mask": {"arg": "gap_mask", "shape": (2, 6), "on": "self", "polarity": "attend", "dtype": "bool"},
+    "mask": {"arg": "gap_mask", "shape": (2, 6), "on": "self", "polarity": "keep", "dtype": "bool"},
     "causal": False,
     "embed_dim": 30,
     "heads": 5,

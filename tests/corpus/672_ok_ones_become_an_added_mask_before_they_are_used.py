@@ -35,7 +35,7 @@ CALL = {
     "attention": "self",
     "layout": "BLD",
     "inputs": {"cloth": (2, 7, 24)},
-    "mask": {"arg": "thread_mask", "shape": (2, 7), "on": "self", "polarity": "attend", "dtype": "additive"},
+    "mask": {"arg": "thread_mask", "shape": (2, 7), "on": "self", "polarity": "keep", "dtype": "additive"},
     "causal": False,
     "embed_dim": 24,
     "heads": 3,

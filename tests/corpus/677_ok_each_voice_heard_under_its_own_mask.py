@@ -48,7 +48,7 @@ CALL = {
     "inputs": {"voice": (2, 7, 10), "piano": (2, 7, 26)},
     "query_arg": "piano",
     "context_arg": "voice",
-    "mask": {"arg": "voice_mask", "shape": (2, 7), "on": "context", "polarity": "attend", "dtype": "bool"},
+    "mask": {"arg": "voice_mask", "shape": (2, 7), "on": "context", "polarity": "keep", "dtype": "bool"},
     "causal": False,
     "embed_dim": 24,
     "heads": 3,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from regard.checks.call import Call, Source
@@ -36,8 +37,21 @@ def declared_call(subject: Subject, signature: Signature, design: Design) -> Cal
         sized = {n: _with_batch(s, batch) for n, s in sources.items()}
         call = attempt(subject, signature, arguments, sized, [])
         if call is not None:
-            return call
+            return _output_of_the_query(subject, signature, call, arguments, sized)
     return None
+
+
+def _output_of_the_query(
+    subject: Subject, signature: Signature, call: Call, arguments: dict[str, str], sources: dict[str, Source]
+) -> Call:
+    """Where two streams of one length give an output each: the one that keeps its length when the other stream is longer."""
+    if len(sources) != 2 or len({s.grid for s in sources.values()}) != 1 or len(sources["query"].grid) != 1:
+        return call
+    context = replace(sources["context"], grid=(sources["context"].tokens + 2,))
+    other = attempt(subject, signature, arguments, {**sources, "context": context}, [])
+    if other is None or other.arguments != call.arguments or not other.follows:
+        return call
+    return call.but(output=other.output, output_layout=other.output_layout)
 
 
 def _with_batch(source: Source, batch: int | None) -> Source:

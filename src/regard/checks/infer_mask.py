@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.checks.call import Call
 from regard.checks.case import Batch, Case
 from regard.checks.influence import replace_token
-from regard.checks.mask_use import ALIKE, SHAPES, MaskUse, encodings
+from regard.checks.mask_use import ALIKE, DECLARED_DTYPES, SHAPES, MaskUse, encodings
 from regard.checks.subject import describe_error
 
 HEAD_NAMES = r"(n|num|nb)?_?heads?|h|nhead|n_h|heads_?\w*|n"
@@ -215,14 +215,7 @@ def _options(case: Case, name: str, source: str) -> list[MaskUse]:
             others = [o for o in others if o.dtype != "additive"]
         options = [o for o in options if o.dtype == dtype] + others
     if isinstance(case.design.mask, dict) and name == case.design.mask_argument:
-        dtype = {
-            "bool": "bool",
-            "long": "int",
-            "int": "int",
-            "uint8": "int",
-            "float": "float",
-            "additive": "additive",
-        }.get(str(case.design.mask.get("dtype", "bool")), "bool")
+        dtype = DECLARED_DTYPES.get(str(case.design.mask.get("dtype", "bool")).removeprefix("torch."), "bool")
         options = [o for o in options if o.dtype == dtype] or options
     if dtype == "additive":
         options = [o for o in options if o.dtype == "additive"] or options

@@ -54,6 +54,12 @@ def _kind(case: Case, call: Call, use: MaskUse) -> tuple[str | None, str]:
                 "mask-wrong-source",
                 f"{other.parameter} hides the {use.source} tokens, and {use.parameter} is never used",
             )
+        dtype = _other_dtype(case, call, use)
+        if dtype is not None:
+            return (
+                "mask-dtype",
+                f"as {dtype} the mask works, as {use.dtype} it hides nothing: ~ means another thing there",
+            )
         return "mask-ignored", f"{use.parameter} never reaches the scores"
     if _flip_works(case, call, use):
         return "mask-inverted", f"with the opposite polarity {use.parameter} hides exactly what it should"

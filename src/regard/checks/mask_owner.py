@@ -32,9 +32,8 @@ def swapped_mask(case: Case) -> Swapped | None:
     call = case.call
     if not call.is_cross or not call.follows or len(call.sources) != 2 or case.stochastic:
         return None
-    lengths = {s.tokens for s in call.sources.values()}
     owners = {m.parameter: (m, p) for m in case.masks if m.shape in PER_KEY and (p := _owner(call, m.parameter))}
-    if len(owners) != 2 or len(lengths) != 2 or len({call.arguments[p] for _, p in owners.values()}) != 2:
+    if len(owners) != 2 or len({call.arguments[p] for _, p in owners.values()}) != 2 or not _lengths_are_free(case):
         return None
     (first, one), (second, two) = owners.values()
     sources = {n: replace(s, grid=call.sources[call.query].grid) for n, s in call.sources.items()}
@@ -47,6 +46,18 @@ def swapped_mask(case: Case) -> Swapped | None:
         if found is not None:
             return found
     return None
+
+
+def _lengths_are_free(case: Case) -> bool:
+    """Does it run with streams of two lengths? Else one mask may stand for both."""
+    query, keys = (case.call.sources[n].tokens for n in (case.call.query, case.call.keys))
+    if query != keys:
+        return True
+    try:
+        case.run(case.sample(tokens={case.call.query: query, case.call.keys: keys + 2}))
+    except Exception:
+        return False
+    return True
 
 
 def _owner(call: Call, mask: str) -> str | None:

@@ -14,6 +14,11 @@ HIDE = -1e9  # what an additive mask adds at hidden keys
 SHAPES = ("BS", "B11S", "B1S", "BTS", "B1TS", "TS", "S", "BS1", "HTS", "BHTS", "SB", "PTS", "SS", "QS")
 ALIKE = ("TS", "S", "SS")  # one pattern for all items
 DTYPES = ("bool", "int", "float", "additive")
+DECLARED_DTYPES = {
+    "bool": "bool", "additive": "additive",
+    **dict.fromkeys(("long", "int", "uint8", "int8", "int16", "int32", "int64"), "int"),
+    **dict.fromkeys(("float", "float16", "bfloat16", "float32", "float64"), "float"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

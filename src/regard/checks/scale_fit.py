@@ -29,6 +29,7 @@ class Fit:
     keys: int
     normalised: bool  # all queries (and keys) have the same length: QK-norm
     site: Site
+    cap: float | None = None  # of a tanh: the scores end as cap * tanh(...)
 
 
 def fits(case: Case, call: Call | None = None, *, tokens: int | dict[str, int] | None = None) -> list[Fit]:
@@ -66,7 +67,7 @@ def _fit(a: Site, b: Site) -> Fit | None:
     total = float((y * y).sum())
     r2 = 1 - float((y - slope * x).square().sum()) / total if total > 0 else 1.0
     prior = math.prod(float(f) for f in (*a.query_factors, *a.key_factors)) if _single(a) else 1.0
-    return Fit(slope * prior, r2, _spread(x, y), _width(a.query, a.key), raw_a.shape[-2], n, _normalised(a), a)
+    return Fit(slope * prior, r2, _spread(x, y), _width(a.query, a.key), raw_a.shape[-2], n, _normalised(a), a, cap)
 
 
 def _cap(site: Site) -> float | None:

@@ -8,7 +8,7 @@ from torch import Tensor
 from regard.checks.case import Case, Verdict
 from regard.checks.frozen_norms import frozen_norms
 from regard.checks.rule import rule
-from regard.checks.sites import recorded, row_sources, watch
+from regard.checks.sites import recorded, row_sources, token_offset, watch
 from regard.checks.token_rows import Scramble, scrambled
 from regard.checks.turned import turned
 from regard.intercept import Site
@@ -53,11 +53,19 @@ def rows_come_back(case: Case) -> list[Verdict]:
         if feeds is None:
             continue
         followed += bool((rows["query"].source >= 0).any())
-        verdict = _judge(case, site, rows["query"].source, feeds)
+        verdict = _judge(case, site, _of_the_query(case, rows["query"].source), feeds)
         if verdict is not None and not out:
             out.append(verdict)
     case.need(followed > 0, "later layers mix the rows again, or the rows could not be followed")
     return out
+
+
+def _of_the_query(case: Case, source: Tensor) -> Tensor:
+    """Flat tokens counted within the stream that asks, from 0; -1 for those of another stream."""
+    stream = case.call.sources[case.call.query]
+    own = source - token_offset(case, case.call, case.call.query)
+    own[(own < 0) | (own >= stream.batch * stream.tokens)] = -1
+    return torch.where(source >= 0, own, source)
 
 
 def _pieces_of_memory(case: Case, found: Scramble) -> Verdict:

@@ -70,6 +70,8 @@ def _judge(case: Case, call: Call, fit: Fit) -> Verdict | None:
         and case.design.attention not in ("linear", "pool", "channel")
         and (case.design.scale is not None or case.design.head_dim is not None)
     )
+    clipped = fit.cap is not None and abs(fit.slope / fit.cap / want - 1) < 2e-3  # C * tanh(q . k / sqrt(d)): pointers
+    declared = declared and not clipped
     return Verdict(
         "error" if declared else "question",
         f"scores are {fit.slope:.4g} x q . k = {words}; 1/sqrt(head_dim) would be {want:.4g}" + ("" if declared else ": is that meant?"),
