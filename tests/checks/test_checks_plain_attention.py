@@ -155,3 +155,31 @@ def test_what_is_told_of_a_plain_attention(kind):
     report = check(kind(), select=["ATT201", "ATT313", "ATT402", "ATT507", "ATT707", "ATT808", "ATT809"])
     assert report.status == "checked", report.reason
     assert {(f.rule, f.level, f.kind) for f in report.findings} == TOLD[kind]
+
+
+class Cached(Plain):
+    """Causal; with use_cache=True the cache comes after the output, which otherwise comes alone."""
+
+    late = True
+
+    def forward(self, x, past=None, use_cache=False):
+        q, k, v = self.qkv(x).unflatten(-1, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)
+        if past is not None:
+            k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
+        offset = k.shape[2] - q.shape[2] if self.late else 0
+        seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(offset)
+        out = self.out(F.scaled_dot_product_attention(q, k, v, attn_mask=seen).transpose(1, 2).flatten(2))
+        return (out, (k, v)) if use_cache else out
+
+
+class CachedFromTheFirst(Cached):
+    late = False
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"), [(Cached, set()), (CachedFromTheFirst, {("ATT203", "error", "causal-alignment")})]
+)
+def test_a_cache_that_comes_with_the_output_on_demand_is_used(kind, told):
+    report = check(kind(), select=["ATT203"])
+    assert [o.result for o in report.outcomes] == ["failed" if told else "passed"]
+    assert {(f.rule, f.level, f.kind) for f in report.findings} == told

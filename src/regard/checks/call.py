@@ -122,7 +122,11 @@ class Call:
     def main_output(self, raw: Any) -> Tensor:
         """(B, M, F) in float64, from whatever the subject returned."""
         for key in self.output:
+            if isinstance(raw, Tensor):
+                break  # with other options it comes alone
             raw = raw[key] if not isinstance(key, str) or isinstance(raw, dict) else getattr(raw, key)
+        while not isinstance(raw, Tensor) and isinstance(raw, (tuple, list)) and len(raw):
+            raw = raw[0]  # with other options more comes after it
         tokens = self.output_layout.to_tokens(raw.detach() if not raw.requires_grad else raw)[:, self.skip :]
         return tokens.to(torch.float64) if not tokens.is_complex() else tokens.abs().to(torch.float64)
 

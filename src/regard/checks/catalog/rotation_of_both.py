@@ -18,8 +18,8 @@ LEAST = 4  # tokens: fewer places prove no rotation
 def rotation_of_both(case: Case) -> Verdict | None:
     """Where queries are turned by their places, keys are turned too, and the other way round.
 
-    Read on identical tokens: pairs of channels keep their length from place to place and change their angle. What goes
-    wrong: the rotation is applied to queries and values, or its result for the keys is dropped.
+    Read on identical tokens: pairs of channels keep their length from place to place and change their angle.
+    What goes wrong: the rotation is applied to queries and values, or its result for the keys is dropped.
     Why it matters: scores then depend on one place alone and not on the distance; for every query all places look alike.
 
     Bad:
