@@ -183,3 +183,22 @@ def test_a_cache_that_comes_with_the_output_on_demand_is_used(kind, told):
     report = check(kind(), select=["ATT203"])
     assert [o.result for o in report.outcomes] == ["failed" if told else "passed"]
     assert {(f.rule, f.level, f.kind) for f in report.findings} == told
+
+
+class Columns(nn.Module):
+    """x: [batch, columns] numbers, one for each column of a table."""
+
+    def __init__(self, first: bool, columns: int = 8, width: int = 15):
+        super().__init__()
+        self.weight, self.shift = nn.Parameter(torch.randn(columns, width)), nn.Parameter(torch.randn(columns, width))
+        self.mix = nn.MultiheadAttention(width, 3, batch_first=first)
+
+    def forward(self, x):
+        rows = x[..., None] * self.weight + self.shift
+        return rows + self.mix(rows, rows, rows, need_weights=False)[0]
+
+
+@pytest.mark.parametrize(("first", "told"), [(True, set()), (False, {("ATT302", "error", "batch-first")})])
+def test_a_table_of_numbers_whose_rows_are_the_batch(first, told):
+    report = check(Columns(first), select=["ATT301", "ATT302"])
+    assert {(f.rule, f.level, f.kind) for f in report.findings} == told

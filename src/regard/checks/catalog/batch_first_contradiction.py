@@ -34,6 +34,9 @@ def _has_switch(module: object) -> bool:
 
 def batch_is_said(case: Case) -> str | None:
     """The author's words, a pattern of einops or names of axes, by which the first axis is the batch."""
+    if len(case.call.sources[case.call.query].layout.axes) == 2:
+        argument = re.escape(next(iter(case.call.arguments)))
+        return case.evidence.says(rf"\b{argument}\s*[:=]?\s*[\[(]\s*{BATCH}\s*,\s*(?!{BATCH})\w+\s*[\])]")
     said = case.evidence.says(BATCH_FIRST) or case.evidence.says(r"rearrange\([^)]*[\"']b \w+ \(?\w", where="source")
     argument = next(iter(case.call.arguments))
     if said is None and layout_hint(case.subject.forward, argument) == "BLD":
@@ -55,7 +58,7 @@ def batch_first_contradiction(case: Case) -> Verdict | None:
         self.attn = nn.MultiheadAttention(d, h, batch_first=True)
     """
     source = case.call.sources[case.call.query]
-    case.need(source.layout.axes in ("LBD", "BLD"), "no sequence with a batch axis")
+    case.need(source.layout.axes in ("LBD", "BLD", "LB", "BL"), "no sequence with a batch axis")
     if not case.facts.get("axis_by_behaviour"):
         return None
     case.need(not _has_switch(case.subject.pristine), "it has a batch_first of its own, which is off")
@@ -65,7 +68,7 @@ def batch_first_contradiction(case: Case) -> Verdict | None:
     )
     if said is None and inner:
         said = _items_first(case, next(iter(case.call.arguments)))
-    if said is None:
+    if said is None or (len(source.layout.axes) == 2 and not inner):
         return None
     return Verdict(
         "error",
