@@ -48,6 +48,19 @@ def test_true_that_may_be_read_is_kept():
     assert said("mask: bool (B, S), True = may be read").polarity("mask")[0] == "keep"
 
 
+@pytest.mark.parametrize(
+    ("words", "meaning"),
+    [
+        ("True on filler tokens", "drop"),
+        ("1 for real tokens", "keep"),
+        ("True for prompt tokens", None),
+        ("1 = token", "keep"),
+    ],
+)
+def test_a_sort_of_token_says_what_becomes_of_it_only_where_the_word_is_known(words, meaning):
+    assert said(f"gaps: (B, L), {words}").polarity("gaps")[0] == meaning
+
+
 def _scores(places: Tensor) -> Tensor:
     """(1, T, T) of something that depends on the difference of two places only. places: (T, axes)."""
     gap = (places[:, None] - places[None]).double()

@@ -15,7 +15,13 @@ from torch import nn
 from regard.checks.default_masks import default_polarity
 
 KEEP = r"keep|kept|real|attend(ed|s)?( to)?|valid|visible|allowed?|participat\w*|seen?|take part|not (masked|pad\w*|ignored)|unmasked|use[ds]?|present|(real |actual |true )?tokens?|active|exists?|words?|frames?|contributes?|counts?|read(able)?|edges?|connected|neighbou?rs?|elements?|occupied|observed"
-DROP = r"ignor\w*|pad(ding|ded|s)?|mask(ed|ing|s)?( out)?|hid(e|den|es|ing)|drop(ped|ping|s)?|not (attend\w*|allowed|visible|valid)|block(ed|ing|s)?|exclud\w*|disallow\w*|invalid|skip(ped|ping|s)?|remov\w*|suppress\w*|(?<!non.)(?<!not )(empty|vacant|absent|unused|unoccupied)"
+DROP = r"ignor\w*|pad(ding|ded|s)?|mask(ed|ing|s)?( out)?|hid(e|den|es|ing)|drop(ped|ping|s)?|not (attend\w*|allowed|visible|valid)|block(ed|ing|s)?|exclud\w*|disallow\w*|invalid|skip(ped|ping|s)?|remov\w*|suppress\w*|(?<!non.)(?<!not )(empty|vacant|absent|unused|unoccupied|missing|fillers?|filling|dumm(y|ies)|blanks?|fake|artificial)"
+UNITS = r"tokens?|words?|frames?|edges?|neighbou?rs?|elements?"
+PLAIN = (  # words before a unit after which it is one of the data
+    r"the|an?|all|any|each|every|its?|this|that|these|those|own|of|in|at|where|there|is|are|to|can|for|with|be|and|or|real|true|actual|"
+    r"genuine|ordinary|usual|normal|existing|observed|recorded|measured|decoded|known|available|input|text|source|target|context|memory|"
+    r"key|query|image|video|audio|speech|sub|item|positions?"
+)
 TRUE = r"(\b(true|1(\.0)?|ones?|non-?zero)s?|(?<![-=])(>|!=|≠) ?0(\.0)?)"
 FALSE = r"(?<![^-=]>)(?<![^-=]> )(?<![!≠]=)(?<![!≠]= )\b(false|0(\.0)?|zeros?)"  # "> 0 where" says what is true
 MID = r"(?P<mid>(\w+ ){0,4}?)"  # "where the context may be" between "True" and "attended"
@@ -250,6 +256,13 @@ def _contradicts(found: re.Match[str], truth: str, words: str) -> bool:
     """ "not" on the way, or a word of the other side before this one."""
     between = found.group(0)[: found.start("w") - found.start(0)]
     other = DROP if words == KEEP else KEEP
+    nearest = between.split()[-1:]
+    if (
+        re.fullmatch(UNITS, found["w"], re.IGNORECASE)
+        and found["mid"]
+        and not re.fullmatch(PLAIN, nearest[0], re.IGNORECASE)
+    ):
+        return True  # tokens of a sort that says nothing of what becomes of them
     return bool(re.search(r"\b(not|never|no|cannot|can't|must not|isn't|aren't)\b", between, re.IGNORECASE)) or bool(
         re.search(rf"\b({other})\b", between[len(between.split()[0]) :] if between.split() else "", re.IGNORECASE)
     )
