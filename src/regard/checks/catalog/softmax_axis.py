@@ -61,7 +61,7 @@ def _judge(case: Case, site: Site, later: list[Site]) -> Verdict | None:
         return None
     if any(s.op == "renormalise" for s in site.after):
         return None
-    if axis == -2 and (made.shape[-2] == 1 or (site.swapped and turned_over(site))):
+    if axis == -2 and (made.shape[-2] == 1 or (site.swapped and turned_over(site) and not site.learned_queries)):
         return None  # a single query; or weights_transposed speaks of it
     kind, name = NAMES.get(axis, ("softmax-axis-query", f"axis {axis}"))
     batch = case.call.sources[case.call.query].batch
@@ -74,9 +74,13 @@ def _judge(case: Case, site: Site, later: list[Site]) -> Verdict | None:
     dot = site.query is not None and site.key is not None
     chained = any(other.value is not None and site.output is not None and _same(other, site) for other in later)
     total = made.double().sum(-1)
+    assigns = (
+        site.learned_queries and axis == -2 and not chained
+    )  # tokens are shared out among learned clusters, and summed
+    asked = ": are tokens meant to be shared out among the learned rows?" if assigns else ""
     return Verdict(
-        "error" if dot or chained or kind != "softmax-axis-query" else "question",
-        f"the softmax runs over {name}: the weights of one query sum to {float(total.min()):.2f} .. {float(total.max()):.2f}, not 1", kind=kind,
+        "error" if not assigns and (dot or chained or kind != "softmax-axis-query") else "question",
+        f"the softmax runs over {name}: the weights of one query sum to {float(total.min()):.2f} .. {float(total.max()):.2f}, not 1{asked}", kind=kind,
         measured=f"{float(total.min()):.3f} .. {float(total.max()):.3f}", allowed=1.0, where=site.where, example=f"weights {tuple(made.shape)}", cause=f"softmax over {name}", fix="softmax(dim=-1) over the keys, or divide by the sum over the keys",
     )  # fmt: skip
 

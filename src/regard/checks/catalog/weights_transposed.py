@@ -15,9 +15,10 @@ QUERY = (
     r"(^|[._])(q|wq|w_q|query|queries|to_q|q_proj|q_linear|fc_q|linear_q|lin_q|query_proj|proj_q|q_net|theta)([._]|$)"
 )
 KEY = r"(^|[._])(k|wk|w_k|key|keys|to_k|k_proj|k_linear|fc_k|linear_k|lin_k|key_proj|proj_k|k_net|phi)([._]|$)"
+SUMS = 1e-3  # a row of weights sums to 1 but for this: some add a small constant first
 
 
-@rule("ATT312", kinds=("weights-transposed",))
+@rule("ATT312", kinds=("weights-transposed", "softmax-axis-query"))
 def weights_transposed(case: Case) -> Verdict | None:
     """The weights are contracted with the values over the axis of the keys.
 
@@ -39,28 +40,42 @@ def weights_transposed(case: Case) -> Verdict | None:
             looked |= site.softmax_axis == -1
             continue
         looked = True
-        if not turned_over(site) or case.design.queries_compete or any(s.op == "renormalise" for s in site.after):
-            continue  # queries that compete for keys (slots), or a softmax over the wrong axis
-        rows, columns = ([] if site.swapped else _names(run.module, site, name) for name in ("query", "key"))
-        if (site.swapped or (_only(rows, KEY, QUERY) and _only(columns, QUERY, KEY))) and _values_are_tokens(case, i):
-            return Verdict(
-                "error",
-                "the weights are contracted over the query axis: rows come from the key projection, columns from the query projection",
-                kind="weights-transposed",
-                measured=f"rows from {(rows or ['?'])[0]}, columns from {(columns or ['?'])[0]}",
-                allowed="the reverse",
-                where=site.where or None,
-                cause="the weights are transposed before the product with the values",
-                fix="weights @ v",
-            )
+        if not turned_over(site) or site.learned_queries or _averages(site) or case.design.queries_compete:
+            continue
+        rows, columns = (_names(run.module, site, name) for name in ("query", "key"))
+        named = _only(rows, QUERY, KEY) and _only(columns, KEY, QUERY)
+        backwards = _only(rows, KEY, QUERY) and _only(columns, QUERY, KEY)
+        if (site.swapped or backwards) and _values_are_tokens(case, i):
+            return _over_queries(site) if named else _transposed(site, rows, columns)
     case.need(looked, "no open softmax(q k^T) was seen")
     return None
 
 
+def _transposed(site: Site, rows: list[str], columns: list[str]) -> Verdict:
+    return Verdict(
+        "error", "the weights are contracted over the query axis: rows come from the key projection, columns from the query projection",
+        kind="weights-transposed", measured=f"rows from {(rows or ['?'])[0]}, columns from {(columns or ['?'])[0]}", allowed="the reverse",
+        where=site.where or None, cause="the weights are transposed before the product with the values", fix="weights @ v",
+    )  # fmt: skip
+
+
+def _over_queries(site: Site) -> Verdict:
+    """The product is k q^T by the names of the projections, and its last axis, over which the softmax ran, that of the queries."""
+    return Verdict(
+        "error", "the softmax runs over the queries: scores are k q^T, and their last axis is that of the queries", kind="softmax-axis-query",
+        allowed="weights of one query sum to 1", where=site.where or None, cause="softmax over the last axis of k q^T", fix="softmax over the keys, or q k^T",
+    )  # fmt: skip
+
+
 def turned_over(site: Site) -> bool:
-    """Can the map be one that was transposed? It has as many rows as columns, since it met as many values."""
-    shape = site.shape
-    return shape is not None and shape[-1] == shape[-2]
+    """Can the map be one that was transposed? It has as many rows as columns: others fit no values then, and fail loudly."""
+    return site.shape is not None and site.shape[-1] == site.shape[-2]
+
+
+def _averages(site: Site) -> bool:
+    """Do the weights of a row sum to 1 over the axis that meets the values? Candidates compete for keys, then average: slot attention."""
+    used = site.weights_used
+    return used is not None and float((used.detach().double().sum(-1) - 1).abs().max()) < SUMS
 
 
 def _values_are_tokens(case: Case, number: int) -> bool:
