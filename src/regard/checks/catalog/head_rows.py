@@ -51,16 +51,13 @@ def head_sees_each_token_once(case: Case) -> Verdict | None:
     if series is not None:  # the tokens are series, not time steps
         return head_sees_each_token_once(series)
     looked = False
-    for call, rows, _ in _known(case):
-        if "key" not in rows:
+    for call, rows, number in _known(case):
+        keys = _keys_of_heads(case, call, rows, number)
+        looked |= bool(keys)
+        if any(len(set(row)) == len(row) for row in keys):  # a view that cuts tokens into pieces does so in every head
             continue
-        keys = rows["key"].source.reshape(-1, rows["key"].shape[-1])
-        complete = (keys >= 0).all(-1)
-        if not bool(complete.any()):
-            continue
-        looked = True
-        for row in keys[complete]:
-            if len(set(row.tolist())) < row.numel() and len(set(row.tolist())) > 1:
+        for row in keys:
+            if len(set(row)) > 1:
                 tokens = call.sources[call.keys].tokens
                 repeated = (
                     case.evidence.says(r"repeat_interleave|\.repeat\(|\.tile\(|\.expand\(", where="source")
@@ -68,13 +65,27 @@ def head_sees_each_token_once(case: Case) -> Verdict | None:
                     else None
                 )
                 return Verdict(
-                    "error", f"the {row.numel()} keys of one head come from only {len(set(row.tolist()))} tokens: {[t % tokens for t in row.tolist()][:10]}", kind="gqa-repeat-axis" if repeated else "head-split-order",
-                    measured=len(set(row.tolist())), allowed=row.numel(), example=f"{tokens} tokens",
+                    "error", f"the {len(row)} keys of one head come from only {len(set(row))} tokens: {[t % tokens for t in row][:10]}", kind="gqa-repeat-axis" if repeated else "head-split-order",
+                    measured=len(set(row)), allowed=len(row), example=f"{tokens} tokens",
                     cause=f"keys are repeated along the sequence axis ({repeated}) before they are split into heads" if repeated else "the tensor is viewed into heads without moving the head axis",
                     fix="split into heads, then repeat_interleave along the head axis" if repeated else "view(B, T, H, D).transpose(1, 2)",
                 )  # fmt: skip
     case.need(looked, "no head's keys could be followed to single tokens")
     return _even_length(case)
+
+
+def _keys_of_heads(case: Case, call: Call, rows: dict[str, Rows], number: int) -> list[list[int]]:
+    """For each head and item the tokens behind its keys, where all are single tokens; keys that no query may see are left out."""
+    if "key" not in rows:
+        return []
+    source = rows["key"].source.reshape(-1, rows["key"].shape[-1])
+    seen = attention_sites(case, call)[number].visible()
+    if seen is None or seen.any(-2).shape != rows["key"].shape:
+        open_to = torch.ones_like(source, dtype=torch.bool)
+    else:
+        open_to = seen.any(-2).reshape(source.shape)
+    heads = [row[sees].tolist() for row, sees in zip(source, open_to)]
+    return [row for row in heads if len(row) > 1 and min(row) >= 0]
 
 
 def _even_length(case: Case) -> Verdict | None:
