@@ -9,11 +9,10 @@ from regard.checks.case import Case, Verdict
 from regard.checks.influence import influence
 from regard.checks.memory_keys import triangle_over_the_memory
 from regard.checks.rule import rule
+from regard.checks.sites import watch
 
 CHUNK_NAMES = r"(chunk|block|bucket|segment|window|local)_?(size|len(gth)?)?|c(hunk)?_?size|bs|w"
-LOCAL_WORDS = (
-    r"local|window|block[- ]?(sparse|local|wise)|chunked attention|bucket|sparse|dilated|strided|hash|lsh|segment"
-)
+LOCAL_WORDS = r"local|window|block[- ]?(sparse|local|wise)|chunked attention|bucket|sparse|dilated|strided|hash|lsh|segment|look[-_ ]?back|previous (chunk|block)s?"
 
 
 @rule("ATT202", kinds=("chunk-boundary", "chunk-tail", "causal-missing", "causal-alignment"))
@@ -51,15 +50,20 @@ def past_is_seen(case: Case) -> Verdict | None:
         missing = _missing(found.sees)
         if missing is not None and not _faint(case, n, *missing):
             t, first = missing
+            asked = ": is that window meant?" if t > first and _keys_of_earlier_blocks(case, n) else ""
             return Verdict(
-                "error",
-                f"at length {n}, the output of token {t} sees the past only from token {first} on, and token {t - 1} sees it from the start",
+                "question" if asked else "error",
+                f"at length {n}, the output of token {t} sees the past only from token {first} on, and token {t - 1} sees it from the start{asked}",
                 kind="chunk-boundary",
                 measured=first,
                 allowed=0,
                 example=f"length {n}" + (f", chunks of {size}" if size else ""),
-                cause="the state is not carried over the chunk boundary",
-                fix="carry the key-value state (and the normaliser) from chunk to chunk",
+                cause="blocks are given the keys of some blocks before them, not of all"
+                if asked
+                else "the state is not carried over the chunk boundary",
+                fix="say that it is local"
+                if asked
+                else "carry the key-value state (and the normaliser) from chunk to chunk",
             )
     return None
 
@@ -89,6 +93,13 @@ def _faint(case: Case, length: int, row: int, first: int) -> bool:
         return False
     (grad,) = torch.autograd.grad(out[0, row].square().sum(), [leaves[name]])
     return bool((grad[0, :first] != 0).any())
+
+
+def _keys_of_earlier_blocks(case: Case, length: int) -> bool:
+    """Is each block of queries given more keys than its own, and fewer than there are tokens: a window of blocks?"""
+    sites = watch(case, case.sample(tokens=length)).sites
+    shapes = [s.shape for s in sites if s.kind != "other" and s.shape is not None]
+    return bool(shapes) and all(1 < shape[-2] < shape[-1] < length for shape in shapes)
 
 
 def _missing(sees: Tensor) -> tuple[int, int] | None:
