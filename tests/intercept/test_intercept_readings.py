@@ -100,3 +100,29 @@ def test_autocast_is_seen_through():
     (site,) = seen.sites
     assert site.query.dtype == torch.bfloat16
     assert effective_scale(site).slope == pytest.approx(D**-0.5, rel=2e-2)
+
+
+class LowRankQueries(nn.Module):
+    """Half of a low-rank part is added to the queries; the scores are not scaled by it."""
+
+    def __init__(self, written):
+        super().__init__()
+        self.q, self.k, self.v, self.down, self.up = (
+            nn.Linear(*s, bias=False) for s in [(E, E)] * 3 + [(E, 2), (2, E)]
+        )
+        self.written = written
+
+    def forward(self, x):
+        base, part = self.q(x), self.down(x)
+        up = self.up.weight.mT.expand(len(x), -1, -1)
+        q = torch.baddbmm(base, part, up, alpha=0.5) if self.written == "in one" else (part @ up) * 0.5 + base
+        return F.scaled_dot_product_attention(*(t[:, None] for t in (q, self.k(x), self.v(x))))
+
+
+@pytest.mark.parametrize("written", ["in one", "apart"])
+def test_the_factor_of_one_part_of_a_sum_is_no_scale(written):
+    torch.manual_seed(0)
+    module = LowRankQueries(written)
+    with observe(module) as seen:
+        module(torch.randn(B, T, E))
+    assert seen.sites[0].scale_ops == [("kernel", pytest.approx(E**-0.5))]

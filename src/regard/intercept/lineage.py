@@ -7,6 +7,7 @@ keeps a weak reference to its storage: an address is never reused while an entry
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -77,12 +78,19 @@ class Node:
         return replace(self, axes=axes, before=(*self.before, step))
 
     def scalars(self) -> list[float | Tensor]:
-        """The scalar factors met so far, for a tensor that becomes an operand."""
+        """The scalar factors met so far, for a tensor that becomes an operand. One that met a part of a sum scales no more than that."""
         if self.role == "scaled":
             return list(self.factors)
-        if self.role == "score":
-            return [s.factor for s in self.before if s.op == "scale" and s.factor is not None]
-        return []
+        if self.role != "score":
+            return []
+        size = prod(a.size for axis in self.axes or () for a in axis)
+        sums = [i for i, s in enumerate(self.before) if s.op in ("add", "sub") and s.tensor is not None]
+        whole = [i for i in sums if _numel(self.before[i]) >= size > 1]  # less is a bias, or a place's
+        return [s.factor for s in self.before[max(whole, default=0) :] if s.op == "scale" and s.factor is not None]
+
+
+def _numel(step: Step) -> int:
+    return step.tensor.numel() if step.tensor is not None else 0
 
 
 Key = tuple[int, int, tuple[int, ...], tuple[int, ...]]
