@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Iterable
 
 
 def width_asked(error: str) -> int | None:
@@ -23,6 +25,24 @@ def unpacks_other(error: str, axes: int) -> bool:
     """Does the message say that a shape with this many axes was unpacked into another number of names?"""
     found = re.search(r"unpack \(expected (\d+)(?:, got (\d+))?\)", error)
     return bool(found) and (int(found.group(2)) == axes if found.group(2) else int(found.group(1)) == axes - 1)
+
+
+VIEW = re.compile(r"shape '\[([-\d, ]+)\]' is invalid for input of size (\d+)")
+
+
+def width_viewed(error: str, widths: Iterable[int]) -> tuple[int, int] | None:
+    """(what came, what fits) where a tensor is viewed with the width of another argument, one of `widths`, and only that is wrong.
+
+    >>> width_viewed("shape '[3, 2, 4, 13]' is invalid for input of size 480", [13, 17])
+    (13, 20)
+    """
+    found = VIEW.search(error)
+    if found is None:
+        return None
+    shape, size = [int(n) for n in found.group(1).split(",")], int(found.group(2))
+    named = [n for n in shape if n in {*widths}]
+    rest = math.prod(shape) // named[0] if len(named) == 1 and min(shape) > 0 else 0
+    return (named[0], size // rest) if rest and size % rest == 0 else None
 
 
 ASKS: list[str] = [  # torch's messages that hold what came ("got") and what a layer wants ("want")

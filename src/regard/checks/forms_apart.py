@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 
 from regard.checks import sizes
-from regard.checks.asked import mismatch
+from regard.checks.asked import VIEW, mismatch, width_viewed
 from regard.checks.call import Call
 from regard.checks.companions import NARROW
 from regard.checks.forms import LEVELS, Form, made
@@ -27,7 +27,6 @@ WIDTHS = (13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59)
 LARGEST, MOST_TOKENS, MOST_PATCHES = 2048, 64, 64  # channels, tokens in one direction, and those of a map
 MOST_ITEMS = 8
 HIDDEN_SHAPE = re.compile(r"size \(([\d, ]+)\), got \[([\d, ]+)\]")
-VIEW = re.compile(r"shape '\[([-\d, ]+)\]' is invalid for input of size (\d+)")
 PIXELS = re.compile(r"value|src|source|input|memory|feat|flat|context")
 MASKING = ("seen", "hidden", "added", "ones", "count")
 Axis = tuple[str, str]  # argument, letter
@@ -103,7 +102,7 @@ class Guess:
         return True
 
     def _repaired(self, error: str, touched: Sequence[str]) -> bool:
-        if self._state_asked(error, touched) or self._view_asked(error, touched):
+        if self._state_asked(error, touched) or self._view_asked(error, touched) or self._other_viewed(error):
             return True
         found = mismatch(error)
         if found is None or max(found[:2]) > LARGEST or min(found[:2]) < 1:
@@ -164,6 +163,13 @@ class Guess:
                     self.settled |= set(free)
                     return True
         return False
+
+    def _other_viewed(self, error: str) -> bool:
+        """What is computed from one argument is viewed with the width of another, which must fit."""
+        viewed = width_viewed(error, [n for k, n in self.size.items() if k[1] == "D" and k not in self.settled])
+        if viewed is None or viewed[1] > LARGEST:
+            return False
+        return self._set([k for k in self._free(viewed[0]) if k[1] == "D"], viewed[1])
 
     def _sized(self, name: str, letter: str) -> int:
         return {"B": self.items, "1": 1, "2": 2, "4": 4}.get(letter) or self.size.get((name, letter), 1)

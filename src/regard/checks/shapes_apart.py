@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from regard.checks.asked import mismatch
+from regard.checks.asked import mismatch, width_viewed
 from regard.checks.call import Call, Source
 from regard.checks.companions import NARROW, companion
 from regard.checks.joined import Sums, odd_width, remainders, split
@@ -60,6 +60,9 @@ class Shapes:
         if "index out of range" in error and self.vocabulary is not None:
             self.vocabulary //= 2
             return self.vocabulary >= 2
+        viewed = width_viewed(error, [n for k, n in self.size.items() if k[1] == "D" and k not in self.settled])
+        if viewed is not None and viewed[1] <= LARGEST:
+            return self._set([k for k in self._free(viewed[0]) if k[1] == "D"], viewed[1])
         found = mismatch(error)
         if found is None or max(found[:2]) > LARGEST or min(found[:2]) < 1:
             return False
