@@ -30,4 +30,28 @@ def p494(m):
     return distance(m(x, blank), wanted)
 
 
+def p495(m):
+    x = draw(3, 2, 12, 8)
+    squares = m.cut(x).flatten(2).mT
+    y = m.layers(torch.cat((m.summary.expand(3, -1, -1), squares), 1))
+    alone = max(batch(lambda v: m(v)["pieces"], x), batch(lambda v: m(v)["names"], x))
+    return max(alone, distance(m(x)["names"], m.name(y[:, 0])), distance(m(x)["pieces"], y[:, 1:]))
+
+
+def p496(m):
+    shown, here = torch.tensor([[5, 9, 7, 0, 0]]), torch.tensor([[True, True, True, False, False]])
+    return distance(m(shown, here)[:, :3], m(shown[:, :3]))
+
+
+def p497(m):
+    shown, here = torch.tensor([[0, 0, 5, 9, 7]]), torch.tensor([[False, False, True, True, True]])
+    other = torch.tensor([[30, 20, 5, 9, 7]])
+    return max(distance(m(other, here)[:, 2:], m(shown, here)[:, 2:]), p496(m))
+
+
+def p498(m):
+    wish, notes, shut = draw(3, 10), draw(3, 6, 14, seed=1), torch.arange(6).expand(3, -1) > 3
+    return distance(m(wish, notes, shut), m(wish, notes[:, :4]))
+
+
 PROOFS = {int(name[1:]): f for name, f in list(globals().items()) if name[0] == "p" and name[1:].isdigit()}

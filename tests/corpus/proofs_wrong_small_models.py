@@ -31,4 +31,20 @@ def captioned(m):
     return m(x, step, text), x + m.after(out.unflatten(1, (4, 6)).movedim(-1, 1))
 
 
+def p484(m):
+    return batch(lambda x: m(x)["pieces"], draw(3, 2, 12, 8))
+
+
+def p485(m):
+    shown, here = torch.tensor([[0, 0, 5, 9, 7]]), torch.tensor([[False, False, True, True, True]])
+    return float(m(shown, here)[:, 2:].detach().isnan().any())
+
+
+def p486(m):
+    wish, notes, filled = draw(3, 10), draw(3, 6, 14, seed=1), torch.arange(6).expand(3, -1) < 4
+    other = notes.clone()
+    other[:, 4:] *= -3
+    return distance(m(wish, other, filled), m(wish, notes, filled))
+
+
 PROOFS = {int(name[1:]): f for name, f in list(globals().items()) if name[0] == "p" and name[1:].isdigit()}

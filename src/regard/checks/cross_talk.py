@@ -7,7 +7,7 @@ import re
 import torch
 from torch import Tensor, nn
 
-from regard.checks.case import Case
+from regard.checks.case import Batch, Case
 from regard.checks.influence import replace_token
 from regard.checks.sites import attention_sites, watch
 
@@ -25,17 +25,22 @@ def change_and_item(case: Case) -> tuple[float, int]:
         found = []
         last = base.shape[0] - 1 if all(x.shape[0] == base.shape[0] for x in batch.values()) else 0
         for item in dict.fromkeys((0, last)):
-            moved = {n: x.clone() for n, x in batch.items()}
-            for x in moved.values():
-                for b in range(x.shape[0]):
-                    for t in range(x.shape[1]) if b != item else ():
-                        replace_token(x, b, t, number=b * 100 + t)
-            out = case.run(moved)
+            out = case.run(others_replaced(case, item))
             found.append((float((out[item] - base[item]).abs().nan_to_num(0).max()) / size, item))
             if found[-1][0] > case.big:
                 break
         case.facts["change_by_others"] = max(found, key=lambda f: f[0])
     return case.facts["change_by_others"]
+
+
+def others_replaced(case: Case, item: int) -> Batch:
+    """The usual sample with new tokens for all items but one."""
+    moved = {n: x.clone() for n, x in case.base[0].items()}
+    for x in moved.values():
+        for b in range(x.shape[0]):
+            for t in range(x.shape[1]) if b != item else ():
+                replace_token(x, b, t, number=b * 100 + t)
+    return moved
 
 
 def flat_influence(case: Case) -> Tensor:

@@ -22,6 +22,9 @@ PLAIN = (  # words before a unit after which it is one of the data
     r"genuine|ordinary|usual|normal|existing|observed|recorded|measured|decoded|known|available|input|text|source|target|context|memory|"
     r"key|query|image|video|audio|speech|sub|item|positions?"
 )
+WHICH = r"\bbool(ean)?s?\b,?:?( (tensor|mask|flags?))?,? which"  # "bool, which boxes exist", "bool, which of them are padding"
+NOUN = r" \w+ (\w+ ){0,2}?"
+STATED = r"real|valid|exists?|present|visible|kept|in use|to (be )?(keep|kept|use|attend)"
 TRUE = r"(\b(true|1(\.0)?|ones?|non-?zero)s?|(?<![-=])(>|!=|≠) ?0(\.0)?)"
 FALSE = r"(?<![^-=]>)(?<![^-=]> )(?<![!≠]=)(?<![!≠]= )\b(false|0(\.0)?|zeros?)"  # "> 0 where" says what is true
 MID = r"(?P<mid>(\w+ ){0,4}?)"  # "where the context may be" between "True" and "attended"
@@ -231,8 +234,11 @@ def _said_polarity(doc: str, parameter: str, near: bool = False) -> tuple[str | 
             (TRUE, DROP, "drop"),
             (FALSE, DROP, "keep"),
             (FALSE, KEEP, "drop"),
+            (WHICH, STATED, "keep"),
+            (WHICH, DROP, "drop"),
         ):
-            found = re.search(rf"{truth}{LINK}{MID}(?P<w>{words})\b", chunk, re.IGNORECASE)
+            between = LINK + MID if truth != WHICH else NOUN + (r"((are|is) )?" if words == STATED else r"(are|is) ")
+            found = re.search(rf"{truth}{between}(?P<w>{words})\b", chunk, re.IGNORECASE)
             turned = found and words == KEEP and re.match(THEN + rf"({DROP})\b", chunk[found.end() :], re.IGNORECASE)
             if found and not turned and not _contradicts(found, truth, words):
                 return meaning, found.group(0).strip()
@@ -255,7 +261,7 @@ def _axes(names: list[str]) -> str | None:
 def _contradicts(found: re.Match[str], truth: str, words: str) -> bool:
     """ "not" on the way, or a word of the other side before this one."""
     between = found.group(0)[: found.start("w") - found.start(0)]
-    other = DROP if words == KEEP else KEEP
+    other = DROP if words in (KEEP, STATED) else STATED if found.re.pattern.startswith(WHICH) else KEEP
     nearest = between.split()[-1:]
     if (
         re.fullmatch(UNITS, found["w"], re.IGNORECASE)

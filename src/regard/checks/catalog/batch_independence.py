@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from torch import nn
+from torch import Tensor, nn
 
-from regard.checks.case import Case, Verdict
-from regard.checks.cross_talk import across_on_purpose, cause_of_cross_talk, change_and_item
+from regard.checks.case import Batch, Case, Verdict
+from regard.checks.cross_talk import across_on_purpose, cause_of_cross_talk, change_and_item, others_replaced
+from regard.checks.outputs import float_tensors
 from regard.checks.rule import rule
+from regard.checks.sites import watch
 
 
 @rule("ATT301", kinds=("batch-cross-talk", "batch-first", "softmax-axis-batch"))
@@ -28,7 +30,7 @@ def batch_independence(case: Case) -> Verdict | None:
     batch, base = case.base
     change, item = change_and_item(case)
     if change <= case.big:
-        return _by_place(case)
+        return _elsewhere(case) or _by_place(case)
     kind, cause, fix = cause_of_cross_talk(case)
     alone, meant = case.call.free_batch, across_on_purpose(case)
     asked = "" if alone else "; a single item does not run: does the caller compose the batch axis?"
@@ -40,6 +42,44 @@ def batch_independence(case: Case) -> Verdict | None:
         kind=kind, measured=change, allowed=case.tolerance, cause=cause, fix=fix,
         example=f"batch {base.shape[0]}, length {next(iter(batch.values())).shape[1]}, random tokens",
     )  # fmt: skip
+
+
+def _elsewhere(case: Case) -> Verdict | None:
+    """Is the main output the same and another one not, while the attention inside runs over as many keys as there are items?
+
+    A class token that reads nothing but itself leaves the logits alone; the patches beside it are mixed with other images.
+    """
+    if not case.call.free_batch or across_on_purpose(case) is not None or not _keys_are_items(case):
+        return None
+    before, after = (_per_item(case, b) for b in (case.base[0], others_replaced(case, 0)))
+    for path in [p for p in before if p in after and before[p].shape == after[p].shape]:
+        change = case.difference(after[path][0], before[path][0])
+        if change > case.big:
+            name = "".join(f"[{k!r}]" for k in path)
+            kind, cause, fix = cause_of_cross_talk(case)
+            return Verdict(
+                "error", f"item 0 of output{name} changes by {change:.2g} (relative) when only the other items of the batch are replaced, and the attention inside has as many keys as there are items",
+                kind=kind, measured=change, allowed=case.tolerance, cause=cause, fix=fix, example=f"batch {before[path].shape[0]}, random tokens",
+            )  # fmt: skip
+    return None
+
+
+def _per_item(case: Case, batch: Batch) -> dict[tuple[object, ...], Tensor]:
+    """Every output of three or more axes of which the first alone has the size of the batch."""
+    items = next(iter(batch.values())).shape[0]
+    raw = case.raw(batch)
+    tensors = {path: x.detach() for path, x in float_tensors(raw) if not x.is_complex()}
+    return {
+        p: x.double() for p, x in tensors.items() if x.ndim > 2 and x.shape[0] == items and items not in x.shape[1:]
+    }
+
+
+def _keys_are_items(case: Case) -> bool:
+    """Has some attention inside as many keys as the batch has items, for two batches?"""
+    items = case.call.sources[case.call.query].batch
+    runs = [[s.key for s in watch(case, case.sample(batch=n)).sites] for n in (items, items + 2)]
+    pairs = [(a, b) for a, b in zip(*runs) if a is not None and b is not None and min(a.ndim, b.ndim) > 2]
+    return len(runs[0]) == len(runs[1]) and any((a.shape[-2], b.shape[-2]) == (items, items + 2) for a, b in pairs)
 
 
 def _by_place(case: Case) -> Verdict | None:

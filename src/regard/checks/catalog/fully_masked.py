@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import torch
 from torch import Tensor, nn
 
@@ -11,6 +13,13 @@ from regard.checks.mask_use import MaskUse
 from regard.checks.masks import mask_uses, masked
 from regard.checks.rule import rule
 from regard.checks.sites import watch
+
+NEVER = r"\b(no|not|never|without|unlike|nor|instead of)\b"
+IN_FRONT = (
+    rf"({NEVER}[^.\n]{{0,24}}?)?(left[- ]?padd\w*"
+    r"|\bpad(ded|ding|s)?\b[^.;:\n]{0,24}\b((on|at|to|from) the left|(in|at the|on the) front)\b"
+    r"|\b(fills?|padd\w*)\b[^.;:\n]{0,16}\b(the front|the left|in front)\b)"
+)
 
 
 @rule("ATT601", kinds=("fully-masked-nan", "finite-min-overflow"))
@@ -61,6 +70,9 @@ def fully_masked_row(case: Case) -> list[Verdict]:
                         )
                     )
                     break
+                if (verdict := _left_padded(case, call, use)) is not None:
+                    out.append(verdict)
+                    break
                 out.append(
                     _verdict(
                         case,
@@ -73,6 +85,34 @@ def fully_masked_row(case: Case) -> list[Verdict]:
                 )
                 break
     return out
+
+
+def _left_padded(case: Case, call: Call, use: MaskUse) -> Verdict | None:
+    """Where the author says that padding stands in front: is an item with two such tokens NaN at its real ones?
+
+    Under a causal mask the first queries then see nothing, and the next layer reads what they gave.
+    """
+    said = case.evidence.says(IN_FRONT)
+    if (
+        said is None
+        or re.match(NEVER, said, re.IGNORECASE)
+        or call.is_cross
+        or not call.follows
+        or use.shape not in ("BS", "B11S", "B1S", "BS1")
+    ):
+        return None
+    keep, batch = _one_empty(case, call, use)
+    keep[0, 2:] = True
+    for train in (False, True):
+        got = masked(case, call, use, batch, keep, train=train)
+        if got.shape[1] != keep.shape[1] or bool(torch.isfinite(got[0, 2:]).all()):
+            return None
+    return Verdict(
+        "error", f"an item whose first two tokens are hidden by {use.parameter} is NaN at its real tokens, and padding stands in front ({said!r})",
+        kind="fully-masked-nan", measured="NaN", allowed="finite", example="item 0, two tokens of padding in front",
+        cause="a hidden query that sees no key is NaN, and so is every key made of it: 0 * NaN is NaN",
+        fix="let padded queries see themselves, or fill with torch.finfo(dtype).min",
+    )  # fmt: skip
 
 
 def _weights_stay_finite(case: Case, call: Call, use: MaskUse, keep: Tensor, batch: dict[str, Tensor]) -> bool:
