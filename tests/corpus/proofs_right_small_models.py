@@ -54,4 +54,17 @@ def p498(m):
     return distance(m(wish, notes, shut), m(wish, notes[:, :4]))
 
 
+def p499(m):
+    coarse, fine = draw(2, 5, 22), draw(2, 5, 22, seed=1)
+    score = m.doors.map((m.doors.of_coarse(coarse) + m.doors.of_fine(fine)).relu())
+    weight = score.exp() / score.exp().mean(1, keepdim=True)
+    return distance(m.doors(coarse, fine), fine * weight)
+
+
+def p500(m):
+    x = draw(2, 7, 20)
+    y = x + m.out(merged(attend(*(heads(t, 2) for t in m.qkv(x).chunk(3, -1)))))
+    return distance(m(x), y + m.experts[0](y))
+
+
 PROOFS = {int(name[1:]): f for name, f in list(globals().items()) if name[0] == "p" and name[1:].isdigit()}

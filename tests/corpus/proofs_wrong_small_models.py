@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from relations import attend, batch, distance, draw, future, heads, merged
+from relations import attend, batch, distance, draw, future, heads, largest_gradient, merged
 
 
 def p481(m):
@@ -45,6 +45,13 @@ def p486(m):
     other = notes.clone()
     other[:, 4:] *= -3
     return distance(m(wish, other, filled), m(wish, notes, filled))
+
+
+def p487(m):
+    x = draw(2, 3, 6, 8)
+    one, two = m.doors(draw(2, 5, 22), draw(2, 5, 22, seed=1)), m.doors(draw(2, 5, 22, seed=2), draw(2, 5, 22, seed=1))
+    still = distance(one, two) + largest_gradient(m, m(x), m.doors.map.weight)
+    return 1.0 - still
 
 
 PROOFS = {int(name[1:]): f for name, f in list(globals().items()) if name[0] == "p" and name[1:].isdigit()}

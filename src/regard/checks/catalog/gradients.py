@@ -14,6 +14,7 @@ from regard.checks.case import Case, Verdict
 from regard.checks.choice import Choices, differ
 from regard.checks.evidence import largest_code
 from regard.checks.infer import float_tensors
+from regard.checks.one_weight import softmax_of_one
 from regard.checks.redraw import SEEDS, redrawn
 from regard.checks.rule import rule
 from regard.checks.sites import attention_sites, watch
@@ -97,7 +98,7 @@ def _anywhere(case: Case) -> dict[str, Tensor | None]:
     return got
 
 
-@rule("ATT701", kinds=("output-unused", "unused-parameters", "gradient-cut"))
+@rule("ATT701", kinds=("output-unused", "unused-parameters", "gradient-cut", "softmax-axis-singleton"))
 def gradient_reaches_parameters(case: Case) -> list[Verdict]:
     """Every parameter gets a gradient from the output.
 
@@ -120,6 +121,8 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
         return _without_effect(case, got)
     if len(dead) == len(got) and not any(t.requires_grad for t in _graph(case)):
         return [_inference_only(len(got))]
+    if (verdict := softmax_of_one(case, dead)) is not None:
+        return [verdict]
     tells(case)
     attention = _is_attention(case, dead)
     never = _never_called(case, dead)
