@@ -54,4 +54,11 @@ def p487(m):
     return 1.0 - still
 
 
+def p488(m):
+    x = draw(2, 4, 6, 20)
+    y = m.weeks(x.transpose(1, 2).flatten(0, 1)).unflatten(0, (2, 6)).transpose(1, 2)
+    y = m.shops(y.flatten(0, 1)).unflatten(0, (2, 4))
+    return distance(m(x), y + m.last(y.relu()))
+
+
 PROOFS = {int(name[1:]): f for name, f in list(globals().items()) if name[0] == "p" and name[1:].isdigit()}

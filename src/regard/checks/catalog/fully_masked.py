@@ -70,19 +70,9 @@ def fully_masked_row(case: Case) -> list[Verdict]:
                         )
                     )
                     break
-                if (verdict := _left_padded(case, call, use)) is not None:
-                    out.append(verdict)
-                    break
-                out.append(
-                    _verdict(
-                        case,
-                        use,
-                        "the output is NaN",
-                        "fully-masked-nan",
-                        "the softmax of a row that is -inf everywhere is 0 / 0",
-                        "train" if train else "eval",
-                    )
-                )
+                what, why = "the output is NaN", "the softmax of a row that is -inf everywhere is 0 / 0"
+                plain = _verdict(case, use, what, "fully-masked-nan", why, "train" if train else "eval")
+                out.append(_left_padded(case, call, use) or plain)
                 break
     return out
 

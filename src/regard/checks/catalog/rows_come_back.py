@@ -9,6 +9,7 @@ from regard.checks.case import Case, Verdict
 from regard.checks.frozen_norms import frozen_norms
 from regard.checks.rule import rule
 from regard.checks.sites import recorded, row_sources, token_offset, watch
+from regard.checks.straddled import straddled
 from regard.checks.token_rows import Scramble, scrambled
 from regard.checks.turned import turned
 from regard.intercept import Site
@@ -37,6 +38,8 @@ def rows_come_back(case: Case) -> list[Verdict]:
     series = turned(case)
     if series is not None:  # the tokens are series, not time steps
         return rows_come_back(series)
+    if (at := straddled(case, row_sources(case)) if source.tokens <= MOST_ROWS else None) is not None:
+        return [_runs_over_rows(case, at)]
     case.need(case.call.follows, "outputs do not stand for tokens")
     case.need(source.batch * source.tokens <= MOST_ROWS * 3, "too many tokens to follow one by one")
     sources = row_sources(case)
@@ -66,6 +69,16 @@ def _of_the_query(case: Case, source: Tensor) -> Tensor:
     own = source - token_offset(case, case.call, case.call.query)
     own[(own < 0) | (own >= stream.batch * stream.tokens)] = -1
     return torch.where(source >= 0, own, source)
+
+
+def _runs_over_rows(case: Case, at: int) -> Verdict:
+    rows, columns = case.call.sources[case.call.query].grid
+    where = watch(case, case.sample()).sites[at].where
+    return Verdict(
+        "error", f"sequences of {rows} tokens, as many as there are rows, hold neighbours of the raster that run over the ends of rows: neither a row nor a column",
+        kind="spatial-layout-scramble", measured="tokens 1 apart", allowed=f"tokens {columns} apart", example=f"a map of {rows} x {columns}", where=where or None,
+        cause="(B, T, N, D) is reshaped to (B * N, T, D) without exchanging T and N", fix="transpose(1, 2) before the reshape, and after it",
+    )  # fmt: skip
 
 
 def _pieces_of_memory(case: Case, found: Scramble) -> Verdict:
