@@ -44,6 +44,11 @@ def test_one_dtype_in_the_words_rules_out_the_others_and_two_do_not():
     assert said("mask: (B, S)").dtype_only("mask") is None
 
 
+def test_zero_here_and_minus_infinity_there_is_added():
+    assert said("key_bias: [B, T], 0 for real frames and -inf for filler").dtype("key_bias") == "additive"
+    assert said("mask: (B, T), 1 = keep; scores become -inf elsewhere").dtype("mask") is None
+
+
 def test_true_that_may_be_read_is_kept():
     assert said("mask: bool (B, S), True = may be read").polarity("mask")[0] == "keep"
 

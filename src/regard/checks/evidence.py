@@ -44,6 +44,7 @@ DTYPE_WORDS = (
 )
 
 ADDED = r"\badditive\b|\badded to\b|-inf\b|\bminus infinity\b|\bnegative (number|value|elsewhere|where|for)\b|\b(very|large) negative\b"
+ZERO_OR_MINUS = r"\b0(\.0)? [^.;]*(\band|\bor|,|/) *(-inf\b|minus infinity)"  # "0 for real frames and -inf for filler"
 
 STATE = r"(.*_)?(is_)?(valid|keep|kept|visible)(_?(mask|tokens?|steps?|positions?|keys?|frames?))?"
 
@@ -113,6 +114,8 @@ class Evidence:
     def dtype(self, parameter: str) -> str | None:
         """ "bool", "int", "float" or "additive" where the text says so of a mask parameter."""
         for chunk in _chunks(self.doc, parameter)[:3]:
+            if re.search(ZERO_OR_MINUS, chunk, re.IGNORECASE):
+                return "additive"
             found = re.search(
                 r"\b(additive|added to|-inf|minus infinity|bias|bool\w*|int(32|64|8|eger)?s?|long|uint8|float\w*)\b",
                 chunk,

@@ -63,6 +63,7 @@ def padding_content(case: Case) -> list[Verdict]:
         if (
             use.works
             and use.dtype == "additive"
+            and case.evidence.dtype(use.parameter) != "additive"  # else the author answers
             and use.shape == "BS"
             and cast_to_float(case.evidence.source, use.parameter)
         ):
