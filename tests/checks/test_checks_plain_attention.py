@@ -202,3 +202,77 @@ class Columns(nn.Module):
 def test_a_table_of_numbers_whose_rows_are_the_batch(first, told):
     report = check(Columns(first), select=["ATT301", "ATT302"])
     assert {(f.rule, f.level, f.kind) for f in report.findings} == told
+
+
+POOLS = {"mean": lambda x: x.flatten(2).mean(-1), "peak": lambda x: x.flatten(2).amax(-1)}
+
+
+class Pooled(nn.Module):
+    """A channel gate on (B, C, H, W) whose pools stand in a table outside of it."""
+
+    def __init__(self, both: bool):
+        super().__init__()
+        self.both, self.one, self.two = both, nn.Linear(12, 6), nn.Linear(6, 12)
+
+    def forward(self, x):
+        seen = [self.two(self.one(pool(x)).tanh()) for pool in POOLS.values()]
+        return x * (sum(seen) if self.both else seen[-1]).sigmoid()[..., None, None]
+
+
+class Selected(nn.Module):
+    """A soft choice between three convolutions on (B, C, H, W)."""
+
+    def __init__(self, each: bool, channels: int = 10):
+        super().__init__()
+        self.paths = nn.ModuleList(nn.Conv2d(channels, channels, 3, padding=d, dilation=d) for d in (1, 2, 3))
+        layers = [nn.Linear(channels, channels) for _ in range(3)]
+        self.choose = nn.ModuleList(layers if each else layers[:1] * 3)
+
+    def forward(self, x):
+        seen = torch.stack([path(x).relu() for path in self.paths], 1)
+        pooled = seen.sum(1).mean((2, 3))
+        weights = torch.stack([layer(pooled) for layer in self.choose], 1).softmax(1)
+        return (seen * weights[..., None, None]).sum(1)
+
+
+GATES = [
+    (Pooled, True, set()),
+    (Pooled, False, {("ATT905", "error", "channel-branch-lost")}),
+    (Selected, True, set()),
+    (Selected, False, {("ATT405", "error", "gate-constant")}),
+]
+
+
+@pytest.mark.parametrize(("kind", "right", "told"), GATES)
+def test_gates_in_which_a_part_stands_elsewhere_or_for_all(kind, right, told):
+    report = check(kind(right), select=["ATT405", "ATT905"])
+    assert {(f.rule, f.level, f.kind) for f in report.findings} == told
+
+
+class Streamed(Plain):
+    """Causal; stream=True goes on where the call before ended, until clear_stream()."""
+
+    def __init__(self, whole: bool):
+        super().__init__()
+        self.whole, self.seen, self.held = whole, 0, None
+        self.table = nn.Parameter(torch.randn(40, WIDTH))
+
+    def clear_stream(self):
+        self.seen, self.held = 0, None if self.whole else self.held
+
+    def forward(self, x, stream=False):
+        start = self.seen if stream else 0
+        x = x + self.table[start : start + x.shape[1]]
+        q, k, v = self.qkv(x).unflatten(-1, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)
+        if stream:
+            if self.held is not None:
+                k, v = torch.cat([self.held[0], k], 2), torch.cat([self.held[1], v], 2)
+            self.held, self.seen = (k, v), start + x.shape[1]
+        seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(k.shape[2] - q.shape[2])
+        return self.out(F.scaled_dot_product_attention(q, k, v, attn_mask=seen).transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize(("whole", "told"), [(True, set()), (False, {("ATT204", "error", "cache-stale")})])
+def test_a_stream_that_a_method_of_its_own_name_clears(whole, told):
+    report = check(Streamed(whole), select=["ATT203", "ATT204"])
+    assert {(f.rule, f.level, f.kind) for f in report.findings} == told

@@ -71,6 +71,7 @@ class Evidence:
     doc: str
     source: str
     attributes: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()  # the same of configuration objects that it keeps: not all need be its own
 
     def polarity(self, parameter: str) -> tuple[str | None, str]:
         """("keep" | "drop" | None, the words that say so) for a mask parameter."""
@@ -158,8 +159,8 @@ class Evidence:
         return None
 
     def number(self, names: str) -> int | None:
-        """The integer attribute whose name matches, from "name=value" pairs."""
-        for pair in self.attributes:
+        """The integer attribute whose name matches, from "name=value" pairs; else that of a configuration object."""
+        for pair in (*self.attributes, *self.settings):
             name, _, value = pair.partition("=")
             if re.fullmatch(names, name) and re.fullmatch(r"\d+", value):
                 return int(value)
@@ -179,7 +180,19 @@ def read_evidence(obj: Any) -> Evidence:
         for name, value in vars(part).items():
             if isinstance(value, (int, float, bool, str)) and not name.startswith("_") and name != "training":
                 attributes.append(f"{name}={value}")
-    return Evidence(getattr(cls, "__name__", "function"), "\n".join(docs), _source(cls), tuple(attributes))
+    name = getattr(cls, "__name__", "function")
+    return Evidence(name, "\n".join(docs), _source(cls), tuple(attributes), tuple(_settings(obj)))
+
+
+def _settings(obj: Any) -> list[str]:
+    """Numbers in what the parts keep as config, cfg, args or the like."""
+    out = []
+    for part in obj.modules() if isinstance(obj, nn.Module) else ():
+        for name, value in vars(part).items():
+            if re.fullmatch(r"_?(conf|config|cfg|args|hparams|opts?|params|settings)", name):
+                fields = value if isinstance(value, dict) else getattr(value, "__dict__", {})
+                out += [f"{n}={v}" for n, v in fields.items() if type(v) is int and isinstance(n, str)]
+    return list(dict.fromkeys(out))
 
 
 def _source(cls: Any) -> str:

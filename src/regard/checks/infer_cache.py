@@ -29,6 +29,9 @@ RESET = (
     "new_sequence",
     "start",
 )
+OTHER_RESETS = re.compile(
+    r"(reset|clear|flush|empty|forget|drop)_(all_?)?(kv|caches|stream(ing)?|states|memory|memories|history|buffers?|past|context|session|sequence|decod\w+|generation|incremental\w*)(_cache|_state)?s?"
+)
 MAKERS = (
     "new_cache",
     "make_cache",
@@ -94,7 +97,7 @@ def _candidates(case: Case) -> list[CacheUse]:
             out.append(CacheUse("returned", parameter, options=options, position=position))
             for make in (dict, list, *maker, _dynamic):
                 out.append(CacheUse("filled", parameter, make=make, options=options, position=position))
-    if case.subject.stateful or any(hasattr(case.subject.pristine, r) for r in RESET):
+    if case.subject.stateful or resets(case):
         out.append(CacheUse("internal", reset=_reset(case), options=flags, position=position))
         out.append(CacheUse("internal", reset=_reset(case), options={}, position=position))
         for flag in _switches(case, flags):
@@ -124,7 +127,9 @@ def signature_default_none(case: Case, name: str) -> bool:
 
 def resets(case: Case) -> list[str]:
     """Methods by whose names an author offers to begin anew, the likeliest first."""
-    return [r for r in RESET if callable(getattr(case.subject.pristine, r, None))]
+    subject = case.subject.pristine
+    own = [n for n in dir(type(subject)) if not hasattr(nn.Module, n) and n not in RESET and OTHER_RESETS.fullmatch(n)]
+    return [r for r in (*RESET, *own) if callable(getattr(subject, r, None))]
 
 
 def _reset(case: Case) -> str | None:

@@ -8,7 +8,10 @@ from torch import Tensor, nn
 from regard.checks.case import Case, Verdict
 from regard.checks.gate import FLAT, ONE_MAP, Gate, _flat, meant, positive_image, read_gate, run_image, squeezes
 from regard.checks.inner_gates import first_wrong
+from regard.checks.pools import pools_seen
 from regard.checks.rule import rule
+
+ABOVE = 2.5  # 1 + sigmoid reaches 2
 
 
 @rule("ATT901", kinds=("channel-no-squeeze", "spatial-gate-per-channel"))
@@ -196,7 +199,7 @@ def gate_bounded(case: Case) -> Verdict | None:
         case.need(False, "the gate is computed pixel by pixel")
     sizes = [float((run_image(case, gate.x * s) / (gate.x * s)).abs().max()) for s in (1.0, 10.0, 1000.0)]
     if sizes[2] < 10 * sizes[1] or sizes[2] < 5.0:
-        return None
+        return _above_one(gate, sizes) if max(sizes) > ABOVE else None
     flat = gate.spatially_flat or gate.channel_flat
     return Verdict(
         "error" if meant(case) and flat else "question",
@@ -208,6 +211,14 @@ def gate_bounded(case: Case) -> Verdict | None:
         fix="x * torch.sigmoid(gate)",
         example=f"images {tuple(gate.x.shape)} x1, x10, x1000",
     )
+
+
+def _above_one(gate: Gate, sizes: list[float]) -> Verdict:
+    return Verdict(
+        "question", f"the gate is bounded, and reaches {max(sizes):.3g}: is it meant to be larger than 1?",
+        kind="gate-unbounded", measured=max(sizes), allowed="0 to 1, or 0 to 2 for 1 + gate",
+        cause="a piecewise sigmoid without its division", fix="relu6(x + 3) / 6", example=f"images {tuple(gate.x.shape)} x1, x10, x1000",
+    )  # fmt: skip
 
 
 @rule("ATT904", kinds=("coordinate-swap",))
@@ -290,7 +301,9 @@ def _branches(case: Case) -> Verdict | None:
         where="source",
     )
     mean = case.evidence.says(r"\.mean\(|avg_?pool|AdaptiveAvgPool", where="source")
-    case.need(peak is not None and mean is not None, "the source does not pool by maximum and by mean")
+    if peak is None or mean is None:
+        peak, mean = pools_seen(case, gate)
+    case.need(peak is not None and mean is not None, "it does not pool by maximum and by mean")
     case.need(gate.spatially_flat or gate.channel_flat, "neither a channel gate nor a spatial gate")
     dims = (2, 3) if gate.spatially_flat else (1,)
     for name, moved in (("maximum", _move_peak(gate.x, dims)), ("mean", _move_mean(gate.x, dims))):
@@ -298,7 +311,7 @@ def _branches(case: Case) -> Verdict | None:
         if change <= FLAT:
             return Verdict(
                 "error",
-                f"the gate does not react to the {name}, although the source pools by {peak if name == 'maximum' else mean}",
+                f"the gate does not react to the {name}, although it pools by {peak if name == 'maximum' else mean}",
                 kind="channel-branch-lost",
                 measured=change,
                 allowed="a change",
