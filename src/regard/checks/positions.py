@@ -57,6 +57,8 @@ def _read(a: Site, b: Site) -> Places | None:
         return None
     q, k, _q2, k2 = (first_item(t) for t in (a.query, a.key, b.query, b.key))
     moves = varies(q) or varies(k)
+    inner = slice(q.shape[1] // 3, q.shape[1] - q.shape[1] // 3)  # a convolution changes the ends alone
+    goes_on = varies(q[:, inner]) or varies(k[:, inner])
     drift, drift2 = k - k[:, :1], k2 - k2[:, :1]
     fixed = float((drift - drift2).abs().max()) < SAME * max(float(drift.abs().max()), 1e-30)
     absolute = a.value is not None and a.value.shape[-2] == a.key.shape[-2] and varies(first_item(a.value))
@@ -69,7 +71,7 @@ def _read(a: Site, b: Site) -> Places | None:
         and bool((torch.nan_to_num(scores - scores[:, :1, :1]).abs() > 1e-9).any())
         and not varies(dots.flatten(1)[..., None])
     )
-    return Places(a, scores, rotary=moves and not fixed and not absolute, added=added, absolute=absolute)
+    return Places(a, scores, rotary=moves and goes_on and not fixed and not absolute, added=added, absolute=absolute)
 
 
 def first_item(tensor: Tensor) -> Tensor:

@@ -18,6 +18,9 @@ from regard.checks.rule import rule
 PLANS = ((4, 1, 1, 1, 1), (1,) * 8, (3, 2, 3), (2, 2, 2, 2), (5, 3))
 
 
+LOSSY = r"\b(de)?compress(ed|es|ive|ion)?\b|\bsqueez(ed|es|ing)\b|\bsummar(y|ies|ised|ized)\b|\blossy\b"
+
+
 @rule(
     "ATT203",
     kinds=(
@@ -75,6 +78,12 @@ def cached_equals_full(case: Case) -> Verdict | None:
             kind="cache-occupancy", measured=f"{most} tokens", allowed=f"{total} tokens", example=f"{total} tokens, one at a time",
         )  # fmt: skip
     kind, cause, fix = cache_cause(case, batch, whole, results, case.big)
+    lossy = case.evidence.says(LOSSY)
+    if lossy is not None:
+        return Verdict(
+            "question", f"fed in chunks {', '.join(map(str, plan))}, the output differs from one call by {bad[plan]:.2g} (relative); the text says {lossy!r}: is the memory meant to lose something?",
+            kind=kind, measured=bad[plan], allowed=case.tolerance, example=f"length {total} in chunks {plan}", cause=cause, fix=fix,
+        )  # fmt: skip
     return Verdict(
         "error", f"fed in chunks {', '.join(map(str, plan))} through the cache, the output differs from one call by {bad[plan]:.2g} (relative)",
         kind=kind, measured=bad[plan], allowed=case.tolerance, example=f"length {total} in chunks {plan}; right for {[p for p in results if p not in bad]}", cause=cause, fix=fix,

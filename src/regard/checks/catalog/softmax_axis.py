@@ -7,6 +7,7 @@ from regard.checks.catalog.weights_transposed import turned_over
 from regard.checks.rule import rule
 from regard.checks.sites import need_site, recorded
 from regard.intercept import Site
+from regard.intercept.site import Step
 
 NAMES = {
     -2: ("softmax-axis-query", "the query axis"),
@@ -59,7 +60,7 @@ def _judge(case: Case, site: Site, later: list[Site]) -> Verdict | None:
     axis = site.softmax_axis
     if axis in (-1, None) or case.design.queries_compete or case.design.row_sum == "any":
         return None
-    if any(s.op == "renormalise" for s in site.after):
+    if any(s.op == "renormalise" or _is_softmax(s) for s in site.after):
         return None
     if axis == -2 and (made.shape[-2] == 1 or (site.swapped and turned_over(site) and not site.learned_queries)):
         return None  # a single query; or weights_transposed speaks of it
@@ -83,6 +84,14 @@ def _judge(case: Case, site: Site, later: list[Site]) -> Verdict | None:
         f"the softmax runs over {name}: the weights of one query sum to {float(total.min()):.2f} .. {float(total.max()):.2f}, not 1{asked}", kind=kind,
         measured=f"{float(total.min()):.3f} .. {float(total.max()):.3f}", allowed=1.0, where=site.where, example=f"weights {tuple(made.shape)}", cause=f"softmax over {name}", fix="softmax(dim=-1) over the keys, or divide by the sum over the keys",
     )  # fmt: skip
+
+
+def _is_softmax(step: Step) -> bool:
+    """Is what the weights are multiplied with another softmax of the same scores, over another axis? Both together match pairs."""
+    other = step.tensor if step.op == "mul" else None
+    if other is None or other.ndim < 2 or min(other.shape[-2:]) < 2:
+        return False
+    return any(float((other.double().sum(axis) - 1).abs().max()) < 1e-5 for axis in (-1, -2))
 
 
 def _over_all_pairs(case: Case, site: Site) -> Verdict | None:
