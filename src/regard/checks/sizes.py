@@ -142,15 +142,24 @@ def grids(module: Any) -> list[tuple[int, int]]:
     sides_ = list(dict.fromkeys(_embedded_sides(module)))[:4]
     fixed = [(a, b) for a, b in itertools.product(sides_, repeat=2) if a * b <= LARGEST]
     return list(
-        dict.fromkeys([*GRIDS[:8], *fixed, *patched, *GRIDS[8:], *twice, *pairs[: 24 - len(GRIDS) - len(twice)], *large[:2]])
+        dict.fromkeys(
+            [*GRIDS[:8], *fixed, *patched, *GRIDS[8:], *twice, *pairs[: 24 - len(GRIDS) - len(twice)], *large[:2]]
+        )
     )
 
 
 def _patched(module: Any) -> Iterator[tuple[int, int]]:
     """Images whose patches are as many as a table of positions has rows, or one fewer: a class token has a row too."""
     parts = list(module.modules()) if isinstance(module, nn.Module) else []
-    steps = {m.kernel_size[0] for m in parts if isinstance(m, nn.Conv2d) and m.kernel_size == m.stride and m.stride[0] > 1}
-    tables = {p.shape[-2] for m in parts for n, p in m._parameters.items() if p is not None and p.ndim == 3 and p.shape[0] == 1}
+    steps = {
+        m.kernel_size[0] for m in parts if isinstance(m, nn.Conv2d) and m.kernel_size == m.stride and m.stride[0] > 1
+    }
+    tables = {
+        p.shape[-2]
+        for m in parts
+        for n, p in m._parameters.items()
+        if p is not None and p.ndim == 3 and p.shape[0] == 1
+    }
     for step, rows in itertools.product(sorted(steps), sorted(tables)):
         for count in (rows - 1, rows):
             pairs = [(a, count // a) for a in range(2, math.isqrt(max(count, 0)) + 1) if count % a == 0]

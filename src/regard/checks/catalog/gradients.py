@@ -21,7 +21,9 @@ from regard.checks.sites import attention_sites, watch
 from regard.checks.subject import as_dtype
 
 LARGEST_MAP = 1024  # pixels of the larger maps that are tried
-QK = r"(^|\.|_)(q|k|query|key|wq|wk|to_q|to_k|q_proj|k_proj)"
+END = r"s?(\.|_|\d|$)"
+QK = rf"(^|\.|_)(q|k|qk|query|queries|key|wq|wk){END}"
+VALUES = rf"(^|\.|_)(v|value|wv|kv|qkv|in_proj|c_attn){END}"
 
 
 def gradients(
@@ -138,13 +140,13 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
     if not never and _by_choice(case, dead):
         return [_chosen(dead, len(got))]
     optional = len(attention_sites(case)) > 1 or case.leaves_out
-    leads = _leads_back(case, dead) if kind == "unused-parameters" and not never else None
-    if leads == "zero":
+    leads = _leads_back(case, dead) if kind != "gradient-cut" and not never else None
+    if leads == "zero" and kind == "unused-parameters":
         return [_zero(dead, len(got))]
     if leads is True:
         case.notes.append(f"{', '.join(dead[:4])}: used by another output, or by what is kept for a loss")
         return []
-    if leads is False and not optional:
+    if leads is False and not optional and kind == "unused-parameters":
         return [_result_dropped(dead, len(got))]
     level = (
         "error"
@@ -342,7 +344,7 @@ def _is_attention(case: Case, dead: list[str]) -> str:
     import re
 
     qk = [n for n in dead if re.search(QK, n.lower()) and not n.endswith("bias")]
-    values = [n for n in dead if re.search(r"(^|\.|_)(v|value|wv|to_v|v_proj|qkv|to_qkv|in_proj|c_attn)", n.lower())]
+    values = [n for n in dead if re.search(VALUES, n.lower())]
     if values and len(dead) < len(parameters):
         return "all"
     return "qk" if qk else "none"
