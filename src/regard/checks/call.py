@@ -125,9 +125,10 @@ class Call:
             if isinstance(raw, Tensor):
                 break  # with other options it comes alone
             raw = raw[key] if not isinstance(key, str) or isinstance(raw, dict) else getattr(raw, key)
-        while not isinstance(raw, Tensor) and isinstance(raw, (tuple, list)) and len(raw):
-            raw = raw[0]  # with other options more comes after it
-        tokens = self.output_layout.to_tokens(raw.detach() if not raw.requires_grad else raw)[:, self.skip :]
+        main: Any = raw
+        while isinstance(main, (tuple, list)) and len(main):
+            main = main[0]  # with other options more comes after it
+        tokens = self.output_layout.to_tokens(main.detach() if not main.requires_grad else main)[:, self.skip :]
         return tokens.to(torch.float64) if not tokens.is_complex() else tokens.abs().to(torch.float64)
 
     def describe(self) -> dict[str, Any]:

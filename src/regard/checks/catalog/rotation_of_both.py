@@ -31,19 +31,17 @@ def rotation_of_both(case: Case) -> Verdict | None:
     need_site(case)
     case.need(not case.call.is_cross, "queries and keys are different streams")
     case.need_determinism()
-    pairs = list(zip(*(watch(case, identical(case, number)).sites for number in (30, 31))))
     looked = False
-    for a, b in pairs:
-        read = [(_of(a, name), _of(b, name)) for name in ("query", "key")]
-        if any(x is None or y is None or x.shape != y.shape for x, y in read) or a.learned_keys or a.learned_queries:
+    for a, b in zip(*(watch(case, identical(case, number)).sites for number in (30, 31))):
+        q, q2, k, k2 = (_of(site, name) for name in ("query", "key") for site in (a, b))
+        if q is None or q2 is None or k is None or k2 is None or a.learned_keys or a.learned_queries:
             continue
-        (q, q2), (k, k2) = read
-        if q.shape[-2] != k.shape[-2] or q.shape[-2] < LEAST:  # pyright: ignore[reportOptionalMemberAccess]
+        if q.shape != q2.shape or k.shape != k2.shape or q.shape[-2] != k.shape[-2] or q.shape[-2] < LEAST:
             continue
         looked = True
         for turned, still, names in (((q, q2), (k, k2), ("queries", "keys")), ((k, k2), (q, q2), ("keys", "queries"))):
             if all(_rotates(t) for t in turned) and not any(varies(t) for t in still) and _depends(*turned):
-                return _verdict(a, names, q.shape[-2])  # pyright: ignore[reportOptionalMemberAccess]
+                return _verdict(a, names, q.shape[-2])
     case.need(looked, "queries and keys are not known, or are of different places")
     return None
 
