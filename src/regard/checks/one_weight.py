@@ -12,6 +12,9 @@ from torch import nn
 from regard.checks.case import Case, Verdict
 from regard.checks.sites import watch
 
+PLACE = re.compile(
+    r"(^|_)(dim|axis|index|idx|loc|stride|padding|dilation|seed)$"
+)  # names of axes and the like: no counts
 SEEN = re.compile(r"a softmax over axis (-?\d+) of \(([\d, ]+)\) at (\S+)")
 
 
@@ -51,4 +54,5 @@ def _counts(module: nn.Module) -> list[tuple[str, int]]:
     own = [m for m in module.modules() if not type(m).__module__.startswith("torch.")]
     kept = [(n, v) for m in own for n, v in vars(m).items() if type(v) is int and not n.startswith("_")]
     starts = [p for m in own for p in inspect.signature(type(m).__init__).parameters.values()]
-    return [*kept, *((p.name, p.default) for p in starts if type(p.default) is int)]
+    found = [*kept, *((p.name, p.default) for p in starts if type(p.default) is int)]
+    return [(name, n) for name, n in found if not PLACE.search(name)]

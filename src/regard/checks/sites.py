@@ -78,6 +78,14 @@ def attention_sites(case: Case, call: Call | None = None) -> list[Site]:
     return case.facts[key]
 
 
+COMPETE = r"(\b|_)slots?(\b|_)|\bcompet(e|es|ing|ition)\b"
+
+
+def competes(case: Case) -> bool:
+    """Do the author's words, or a declaration, say that queries compete for keys, as slots do? Their weights need not sum to 1."""
+    return bool(case.design.queries_compete) or case.evidence.says(COMPETE, where="name doc source") is not None
+
+
 def need_site(case: Case, call: Call | None = None) -> list[Site]:
     sites = attention_sites(case, call)
     case.need(bool(sites), "no attention (q k^T, softmax, values) was seen inside")

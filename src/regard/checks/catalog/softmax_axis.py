@@ -5,7 +5,7 @@ from __future__ import annotations
 from regard.checks.case import Case, Verdict
 from regard.checks.catalog.weights_transposed import turned_over
 from regard.checks.rule import rule
-from regard.checks.sites import need_site, recorded
+from regard.checks.sites import competes, need_site, recorded
 from regard.intercept import Site
 from regard.intercept.site import Step
 
@@ -78,9 +78,11 @@ def _judge(case: Case, site: Site, later: list[Site]) -> Verdict | None:
     assigns = (
         site.learned_queries and axis == -2 and not chained
     )  # tokens are shared out among learned clusters, and summed
+    rivals = axis == -2 and competes(case)
     asked = ": are tokens meant to be shared out among the learned rows?" if assigns else ""
+    asked = ": are they meant to compete?" if rivals else asked
     return Verdict(
-        "error" if not assigns and (dot or chained or kind != "softmax-axis-query") else "question",
+        "error" if not assigns and not rivals and (dot or chained or kind != "softmax-axis-query") else "question",
         f"the softmax runs over {name}: the weights of one query sum to {float(total.min()):.2f} .. {float(total.max()):.2f}, not 1{asked}", kind=kind,
         measured=f"{float(total.min()):.3f} .. {float(total.max()):.3f}", allowed=1.0, where=site.where, example=f"weights {tuple(made.shape)}", cause=f"softmax over {name}", fix="softmax(dim=-1) over the keys, or divide by the sum over the keys",
     )  # fmt: skip

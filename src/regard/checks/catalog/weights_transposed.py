@@ -8,7 +8,7 @@ import torch
 
 from regard.checks.case import Case, Verdict
 from regard.checks.rule import rule
-from regard.checks.sites import row_sources, watch
+from regard.checks.sites import competes, row_sources, watch
 from regard.intercept import Site
 
 QUERY = (
@@ -40,7 +40,7 @@ def weights_transposed(case: Case) -> Verdict | None:
             looked |= site.softmax_axis == -1
             continue
         looked = True
-        if not turned_over(site) or site.learned_queries or _averages(site) or case.design.queries_compete:
+        if not turned_over(site) or site.learned_queries or _averages(site) or competes(case):
             continue
         rows, columns = (_names(run.module, site, name) for name in ("query", "key"))
         named = _only(rows, QUERY, KEY) and _only(columns, KEY, QUERY)
