@@ -20,7 +20,7 @@ NAMES = {rule.code: rule.name for rule in catalog()}
 SCRIPTED = {  # code -> what the script prints before the number or the word
     "ATT101": "hidden content changes real outputs by ",
     "ATT103": "item 0 changes by ",
-    "ATT104": "mask that hides nothing changes the output by ",
+    "ATT104": "a mask that hides nothing changes the output by ",
     "ATT108": "bool and int masks differ by ",
     "ATT201": "earlier outputs change by ",
     "ATT301": "an item changes by ",
