@@ -44,6 +44,8 @@ def _judge(case: Case, site: Site, later: list[Site]) -> Verdict | None:
     made = site.weights_made
     if site.kind not in ("softmax", "exp") or made is None:
         return None
+    if _mixes_heads(site):
+        return None
     if made.shape[-1] > 1 and float((made - 1).abs().max()) < 1e-12:
         return Verdict(
             "error",
@@ -86,6 +88,13 @@ def _judge(case: Case, site: Site, later: list[Site]) -> Verdict | None:
         f"the softmax runs over {name}: the weights of one query sum to {float(total.min()):.2f} .. {float(total.max()):.2f}, not 1{asked}", kind=kind,
         measured=f"{float(total.min()):.3f} .. {float(total.max()):.3f}", allowed=1.0, where=site.where, example=f"weights {tuple(made.shape)}", cause=f"softmax over {name}", fix="softmax(dim=-1) over the keys, or divide by the sum over the keys",
     )  # fmt: skip
+
+
+def _mixes_heads(site: Site) -> bool:
+    """Learned square tables on both sides of a softmax over neither: heads that read each other before it and after it."""
+    if not (site.learned_keys and site.learned_values) or site.key is None or site.value is None:
+        return False
+    return site.key.shape[-2:] == site.value.shape[-2:] and site.key.shape[-1] == site.key.shape[-2]
 
 
 def _is_softmax(step: Step) -> bool:
