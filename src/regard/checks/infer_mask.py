@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.checks.call import Call
 from regard.checks.case import Batch, Case
 from regard.checks.influence import replace_token
-from regard.checks.mask_use import ALIKE, DECLARED_DTYPES, SHAPES, MaskUse, encodings
+from regard.checks.mask_use import ALIKE, DECLARED_DTYPES, SHAPES, MaskUse, encodings, lengths
 from regard.checks.subject import describe_error
 
 HEAD_NAMES = r"(n|num|nb)?_?heads?|h|nhead|n_h|heads_?\w*|n"
@@ -115,7 +115,7 @@ def infer_mask(case: Case, name: str, call: Call) -> MaskUse | None:
         return special
     for use in _in_order(case, call, name, trials):
         trial = try_use(case, call, use, errors)
-        if trial is None:
+        if trial is None or (use.dtype == "fraction" and not (trial.changes and trial.neutral)):  # 1 must keep all
             continue
         trials.append(trial)
         if trial.works and _agrees(trial, trials, polarity):
@@ -147,7 +147,9 @@ def _in_order(case: Case, call: Call, name: str, trials: list[Trial]) -> Iterato
     """The encodings that the author's words leave; when none of them ran (words about a bias beside the mask), all."""
     sources, heads = _streams(case, call, name), case.evidence.number(HEAD_NAMES) or 1
     left = [use for source in sources for use in _options(case, name, source)]
-    yield from left
+    for use in left:
+        if use.dtype != "fraction" or not any(t.changes for t in trials):  # only where counts hide nothing
+            yield use
     if not trials and call.skip:
         yield from (replace(u, lead=call.skip) for u in left)
     if not trials:
@@ -201,7 +203,7 @@ def _streams(case: Case, call: Call, name: str) -> list[str]:
 def _options(case: Case, name: str, source: str) -> list[MaskUse]:
     heads = case.evidence.number(HEAD_NAMES) or 1
     if name in case.signature.lengths:
-        return [MaskUse(name, source, "lengths", "int", "keep")]
+        return lengths(name, source)
     options = list(encodings(name, source, heads))
     said, dtype = (
         case.evidence.polarity(name)[0] if case.evidence.says_polarity(name) else None,

@@ -27,7 +27,8 @@ class MaskUse:
 
     shape: letters for axes: B items, S keys, T queries, 1 singleton, H heads; "HTS" is (B * H, T, S) batch-major;
     "PTS" is (B, T, S) with the mask on rows and columns; "SS" is (S, S), for the
-    self-attention of the stream that holds the keys; "SB" is sequence first; "lengths" is (B,) counts.
+    self-attention of the stream that holds the keys; "SB" is sequence first; "lengths" is (B,) counts, or with the dtype
+    "fraction" parts of the longest item, 0 to 1.
     polarity: "keep" (True or 1 = attend) or "drop".
     """
 
@@ -50,7 +51,7 @@ class MaskUse:
             keep = torch.cat([torch.ones(keep.shape[0], self.lead, dtype=torch.bool), keep], 1)
             queries += self.lead
         if self.shape == "lengths":
-            return keep.sum(-1)
+            return keep.sum(-1) if self.dtype != "fraction" else _fractions(keep, dtype)
         shaped = _shape(keep, self.shape, queries, self.heads)
         if self.dtype == "additive":
             return torch.zeros(shaped.shape, dtype=dtype).masked_fill(~shaped, HIDE)
@@ -67,6 +68,8 @@ class MaskUse:
         meaning = (
             "additive, 0 = attend"
             if self.dtype == "additive"
+            else "1 = as long as the longest item"
+            if self.dtype == "fraction"
             else ("True/1 = attend" if self.polarity == "keep" else "True/1 = ignore")
         )
         return {
@@ -77,6 +80,11 @@ class MaskUse:
             "meaning": meaning,
             "evidence": self.said or "behaviour",
         }
+
+
+def _fractions(keep: Tensor, dtype: torch.dtype) -> Tensor:
+    """(B,): kept keys per key there is, 1 where all are kept; in 16 bits they would count wrongly."""
+    return keep.sum(-1).to(torch.promote_types(dtype, torch.float32)) / keep.shape[1]
 
 
 def _shape(keep: Tensor, shape: str, queries: int, heads: int) -> Tensor:
@@ -115,3 +123,8 @@ def encodings(parameter: str, source: str, heads: int) -> Iterator[MaskUse]:
             if shape == "QS":
                 continue
             yield MaskUse(parameter, source, shape, dtype, polarity, heads)
+
+
+def lengths(parameter: str, source: str) -> list[MaskUse]:
+    """How many tokens an item has, and then what part of the longest one that is, as loaders of speech give it."""
+    return [MaskUse(parameter, source, "lengths", dtype) for dtype in ("int", "fraction")]

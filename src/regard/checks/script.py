@@ -202,7 +202,7 @@ def _encode(use: MaskUse, queries: int) -> str:
         "HTS": f"keep[:, None].expand(-1, {queries}, -1).repeat_interleave({use.heads}, 0)", "SB": "keep.T", "PTS": "(keep[:, None] & keep[:, :, None])", "TS": f"keep[:1].expand({queries}, -1)", "SS": "keep[:1].expand(keep.shape[1], -1)", "S": "keep[0]", "lengths": "keep.sum(-1)",
     }[use.shape]  # fmt: skip
     if use.shape == "lengths":
-        return f"mask = {shaped}"
+        return f"mask = {shaped}" + (" / keep.shape[1]" if use.dtype == "fraction" else "")
     if use.dtype == "additive":
         return f"mask = torch.zeros(()).masked_fill(~{shaped}, {HIDE:g})"
     value = shaped if use.polarity == "keep" else f"~{shaped}"
