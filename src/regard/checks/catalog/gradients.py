@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import re
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from regard.checks.redraw import SEEDS, redrawn
 from regard.checks.rule import rule
 from regard.checks.sites import attention_sites, watch
 from regard.checks.subject import as_dtype
+from regard.checks.switched_off import never_ran, switched_off
 
 LARGEST_MAP = 1024  # pixels of the larger maps that are tried
 END = r"s?(\.|_|\d|$)"
@@ -127,7 +129,7 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
         return [verdict]
     tells(case)
     attention = _is_attention(case, dead)
-    never = _never_called(case, dead)
+    never = never_ran(dead, _calls(case))
     kind = (
         "unused-parameters"
         if never
@@ -148,11 +150,10 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
         return []
     if leads is False and not optional and kind == "unused-parameters":
         return [_result_dropped(dead, len(got))]
-    level = (
-        "error"
-        if kind != "unused-parameters" or (never and attention != "none")
-        else ("question" if optional else "warning")
-    )
+    certain = kind != "unused-parameters" or (never and attention != "none")
+    if never and switched_off(case.subject.pristine, dead, _calls(case), guarded=certain):
+        certain, optional = False, True
+    level = "error" if certain else "question" if optional else "warning"
     return [Verdict(
         level, f"no gradient reaches {', '.join(dead[:4])}{f' and {len(dead) - 4} more' if len(dead) > 4 else ''}", kind=kind,
         measured=f"{len(dead)} of {len(got)} parameters without gradient", allowed="0", example="a random projection of the output", cause=CAUSES[kind], fix=FIXES[kind],
@@ -185,7 +186,7 @@ def _leads_back(case: Case, dead: list[str]) -> bool | str | None:
 
     "zero": it does, and their gradients are zero by mathematics.
     """
-    called = watch(case, case.sample()).seen.calls
+    called = _calls(case)
     if not all("." in n and called.get(n.rpartition(".")[0]) for n in dead):
         return None
     reached: set[str] = set()
@@ -313,11 +314,8 @@ def _moved_by(case: Case, names: list[str], size: float, sizes: dict[str, Any]) 
     return case.difference(runs[1][0], runs[0][0]), differ(runs[0][1], runs[1][1])
 
 
-def _never_called(case: Case, dead: list[str]) -> bool:
-    """Does every dead parameter belong to a layer that does not run at all?"""
-    called = watch(case, case.sample()).seen.calls
-    owners = {n.rpartition(".")[0] for n in dead}
-    return all(o and not called.get(o) for o in owners)
+def _calls(case: Case) -> dict[str, int]:
+    return watch(case, case.sample()).seen.calls
 
 
 def _exempt(case: Case, name: str, got: dict[str, Tensor | None]) -> bool:
@@ -341,8 +339,6 @@ def _is_attention(case: Case, dead: list[str]) -> str:
         for name, m in case.subject.pristine.named_modules()
     ):
         return "all"
-    import re
-
     qk = [n for n in dead if re.search(QK, n.lower()) and not n.endswith("bias")]
     values = [n for n in dead if re.search(VALUES, n.lower())]
     if values and len(dead) < len(parameters):
