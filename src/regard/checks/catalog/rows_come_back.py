@@ -7,6 +7,7 @@ from torch import Tensor
 
 from regard.checks.case import Case, Verdict
 from regard.checks.frozen_norms import frozen_norms
+from regard.checks.influence import influence, is_causal
 from regard.checks.rule import rule
 from regard.checks.sites import recorded, row_sources, token_offset, watch
 from regard.checks.straddled import straddled
@@ -24,6 +25,7 @@ def rows_come_back(case: Case) -> list[Verdict]:
     Followed forward (which token makes this query row?) and backward (which output does this row feed?).
     What goes wrong: heads are merged without a transpose, windows are put back with the permutation that took them
     apart, (B, N, C) is reshaped to (B, C, H, W) or the reverse, batch and heads are unfolded in the wrong order.
+    A shift that is the same for all tokens (a start token before them, the last one cut off) is no wrong merge.
     Why it matters: tokens get each other's results; the model trains and is worse.
 
     Bad:
@@ -124,12 +126,42 @@ def _judge(case: Case, site: Site, query: Tensor, feeds: Tensor) -> Verdict | No
         return None
     row, channel = (int(i) for i in wrong.nonzero()[0])
     tokens = case.call.sources[case.call.query].tokens
+    if (by := _shift(site, query, feeds, known, tokens)) is not None:
+        return None if is_causal(case) and not bool(influence(case).sees.diagonal().any()) else _shifted(by)
     came, went = int(query[row]), int(feeds[row, channel])
     kind, cause, fix = _cause(case, site, query, feeds, known, tokens)
     share = float(wrong[known].double().mean())
     return Verdict(
         "error", f"the attention row computed for token {came % tokens} of item {came // tokens} ends in the output of token {went % tokens} of item {went // tokens}",
         kind=kind, measured=f"{share:.0%} of the followed entries end elsewhere", allowed="0 %", example=f"{tokens} tokens, rows of shape {tuple(recorded(site.output).shape)}", where=site.where or None, cause=cause, fix=fix,
+    )  # fmt: skip
+
+
+def _shift(site: Site, query: Tensor, feeds: Tensor, known: Tensor, tokens: int) -> int | None:
+    """By how many places all tokens of an item are moved alike, if they are: those that a start token pushes out are gone.
+
+    All tokens are followed, or else all rows end in the order that they have.
+    """
+    rows, fed = query[known][:, None].expand_as(feeds[known]), feeds[known]
+    moved = (fed - rows)[fed >= 0].unique()
+    if moved.numel() != 1 or bool((rows // tokens != fed // tokens)[fed >= 0].any()):
+        return None
+    by, items = int(moved[0]), (query[known] // tokens).unique().numel()
+    every = query[known].unique().numel() == items * (tokens - abs(by))
+    ordered = recorded(site.output).shape[-2] == tokens and _ordered(feeds, tokens)
+    return by if every or ordered else None
+
+
+def _ordered(feeds: Tensor, tokens: int) -> bool:
+    """Does row r of every head and item feed token r, in all channels?"""
+    own = torch.arange(feeds.shape[0])[:, None] % tokens
+    return bool(((feeds % tokens == own) | (feeds < 0)).all())
+
+
+def _shifted(by: int) -> Verdict:
+    return Verdict(
+        "question", f"the attention row computed for every token ends {abs(by)} {'later' if by > 0 else 'earlier'} than the token: is the shift meant?",
+        kind="head-merge-order", measured=by, allowed=0, cause="the tokens, or the rows, are shifted", fix="shift the tokens and what is added to them alike",
     )  # fmt: skip
 
 
