@@ -26,6 +26,7 @@ from regard.checks.plan import Signature, cross_plans, fixed_arguments, read_sig
 from regard.checks.roles import call_role
 from regard.checks.shape_names import layout_hint
 from regard.checks.subject import Subject
+from regard.checks.turned import series_are_tokens
 
 SECONDS = 8.0  # of the processor, for finding one call
 APART = 0.5  # the part of what is left that arguments of shapes of their own may use, where there are several
@@ -143,7 +144,7 @@ def _try_plan(
     hint: str | None = None,
 ) -> Call | None:
     """most: so many attempts, and none with sizes that are alike by chance."""
-    hint = hint or layout_hint(subject.forward, next(iter(plan)))
+    hint = layout_hint(subject.forward, next(iter(plan))) if hint is None else hint
     wanted: dict[str, int] = {}  # layout -> the width that an error message asked for
     misled: set[str] = set()  # layouts in which that did not help
     refused: set[str] = set()  # layouts with another number of axes than the forward unpacks
@@ -155,6 +156,8 @@ def _try_plan(
         if first.layout.axes in wanted and wanted[first.layout.axes] not in [s.width for s in sources.values()]:
             continue
         call = attempt(subject, signature, plan, sources, errors, further=further)
+        if call is not None and hint == "BDL" == first.layout.axes and series_are_tokens(subject, call):
+            return _try_plan(subject, signature, plan, errors, last, like, further, most, hint="")
         if call is not None and not (
             like is None and (_stretched(subject, call) or reads_ids_as_numbers(subject, call))
         ):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Callable
 from typing import Any
+
+from torch import nn
 
 BATCH = {"b", "bs", "bsz", "batch", "batch_size", "n_batch", "nb", "bn", "bsize", "num_batch", "_b"}
 CHANNELS = {
@@ -103,6 +106,29 @@ def _permuted(forward: Callable[..., Any], argument: str) -> str | None:
     return None
 
 
+FRAMES = {"frames", "n_frames", "steps", "samples", "words", "points"}
+WORDS = r"\b(?:is|are|an?|of|has|have|with|as|shaped?|tensors?|torch\.Tensor|float)\b"  # between a name and its axes
+
+
+def _documented(forward: Callable[..., Any], argument: str) -> str | None:
+    """ "BDL" or "BLD" where the docstrings list the three axes of this argument right behind its name: "frames [B, C, T]"."""
+    owner = type(getattr(forward, "__self__", None))
+    own = owner.__mro__[: owner.__mro__.index(nn.Module)] if issubclass(owner, nn.Module) else ()
+    for text in (doc for f in (forward, *own, owner.__init__) if (doc := getattr(f, "__doc__", None))):
+        listed = rf"\b{re.escape(argument)}\b[`'\"]*(?:{WORDS}|[\s:=,-])*[\[(]\s*(\w+)\s*,\s*(\w+)\s*,\s*(\w+)\s*[\])]"
+        found = re.search(listed, text)
+        if found is None:
+            continue
+        first, second, third = (name.lower() for name in found.groups())
+        tokens, channels = TOKENS | FRAMES, CHANNELS - {"_"}
+        if first in BATCH | {"n"} and second != third:
+            if second in channels and third in tokens:
+                return "BDL"
+            if second in tokens and third in channels:
+                return "BLD"
+    return None
+
+
 def layout_hint(forward: Callable[..., Any], argument: str) -> str | None:
     """The layout that the author's own names spell, or None."""
     for names in axis_names(forward, argument):
@@ -124,4 +150,4 @@ def layout_hint(forward: Callable[..., Any], argument: str) -> str | None:
             return "BTHWLD"
         if len(names) == 2 and names[0] in TOKENS and names[1] in CHANNELS:
             return "LD"
-    return _permuted(forward, argument)
+    return _permuted(forward, argument) or _documented(forward, argument)

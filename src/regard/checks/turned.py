@@ -12,6 +12,7 @@ from regard.checks.attempt import attempt_call
 from regard.checks.call import Call
 from regard.checks.case import Case
 from regard.checks.layout import Layout
+from regard.checks.subject import Subject
 
 SERIES = 7
 OTHER = (4, 9)  # other numbers of series, which must run too
@@ -24,6 +25,14 @@ def turned(case: Case) -> Case | None:
         known = {k: case.facts[k] for k in ("init", "factory", "finite") if k in case.facts} | {"turned": None}
         case.facts["turned"] = None if call is None else replace(case, call=call, cross=None, facts=known, notes=[])
     return case.facts["turned"]
+
+
+def series_are_tokens(subject: Subject, call: Call) -> bool:
+    """Of a call with (B, C, L): do weights fix L, and does any C run?"""
+    source = call.sources[call.query]
+    others = (replace(source, grid=tuple(n + 3 for n in source.grid)), replace(source, width=source.width + 3))
+    longer, wider = (attempt_call(subject, call.but(sources={**call.sources, call.query: s}), []) for s in others)
+    return longer is None and wider is not None
 
 
 def _call(case: Case) -> Call | None:
