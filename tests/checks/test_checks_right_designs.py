@@ -100,3 +100,28 @@ def test_a_right_design_is_called_and_gets_no_error_and_no_warning(kind):
 def test_a_memory_that_loses_something_by_its_own_words_is_asked_about():
     report = check(Compressed(), select=["ATT203"])
     assert [(f.level, "ompressed" in f.message) for f in report.findings] == [("question", True)]
+
+
+class Difference(nn.Module):
+    """Weights of one pair of queries and keys, less a share of those of another; the caller gives the share."""
+
+    def __init__(self, apart: bool):
+        super().__init__()
+        self.apart, self.v = apart, nn.Linear(WIDTH, WIDTH)
+        self.fused = nn.Linear(WIDTH, 4 * WIDTH)
+        self.q2, self.k2 = (nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)) if apart else (None, None)
+        if apart:
+            self.fused = nn.Linear(WIDTH, 2 * WIDTH)
+
+    def forward(self, x, share: float):
+        parts = self.fused(x).chunk(2 if self.apart else 4, -1)
+        q, k = parts[:2]
+        other_q, other_k = (self.q2(x), self.k2(x)) if self.apart else parts[2:]
+        first, second = ((a @ b.mT * WIDTH**-0.5).softmax(-1) for a, b in ((q, k), (other_q, other_k)))
+        return (first - share * second) @ self.v(x)
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_factor_that_the_caller_gives_is_not_zero_alone(apart):
+    report = check(Difference(apart), select=["ATT701", "ATT707"])
+    assert {o.result for o in report.outcomes} == {"passed"}

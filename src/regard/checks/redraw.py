@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.checks.call import Call
 from regard.checks.case import Case
@@ -42,3 +43,15 @@ def matters(case: Case, call: Call, source: str) -> bool:
         if case.difference(a, b) > case.tolerance:
             return True
     return False
+
+
+def other_numbers(case: Case) -> Iterator[Call]:
+    """The call with another number for each single number that was made up: a factor of 0 leaves a branch without a say."""
+    fixed = case.call.fixed
+    for name, value in fixed.items():
+        made = value(case.sample(), case.subject.dtype) if callable(value) else value
+        single = isinstance(made, Tensor) and made.is_floating_point() and made.numel() == 1
+        if single:
+            yield case.call.but(fixed={**fixed, name: torch.full_like(made, 0.7)})
+        elif type(made) in (int, float):
+            yield case.call.but(fixed={**fixed, name: 0.7})

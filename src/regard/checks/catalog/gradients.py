@@ -16,7 +16,7 @@ from regard.checks.choice import Choices, differ
 from regard.checks.evidence import largest_code
 from regard.checks.infer import float_tensors
 from regard.checks.one_weight import softmax_of_one
-from regard.checks.redraw import SEEDS, redrawn
+from regard.checks.redraw import SEEDS, other_numbers, redrawn
 from regard.checks.rule import rule
 from regard.checks.sites import attention_sites, watch
 from regard.checks.subject import as_dtype
@@ -96,6 +96,9 @@ def _anywhere(case: Case) -> dict[str, Tensor | None]:
             break
         other = gradients(case, module=redrawn(case, seed), size=5.0).values()
         got = {n: g if _arrives(g) else h for (n, g), h in zip(got.items(), other)}
+    for call in () if all(_arrives(g) for g in got.values()) else other_numbers(case):
+        with contextlib.suppress(Exception):
+            got = {n: g if _arrives(g) else h for (n, g), h in zip(got.items(), gradients(case, call=call).values())}
     if case.cross is not None:
         for n, g in gradients(case, call=case.cross).items():
             got[n] = got[n] if _arrives(got.get(n)) else g

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.checks.case import Case, Verdict
 from regard.checks.catalog.gradients import gradients, longer_inputs, tells
 from regard.checks.choice import Choices, differ
-from regard.checks.redraw import SEEDS, redrawn
+from regard.checks.redraw import SEEDS, other_numbers, redrawn
 from regard.checks.rule import rule
 
 PART = 8  # an eighth of the rows: fewer may be shut by chance
@@ -103,6 +103,9 @@ def _dead(case: Case, names: set[str]) -> dict[str, Tensor]:
             seen(module=redrawn(case, seed), size=3.0)
     if found() and case.cross is not None:
         seen(call=case.cross)
+    for call in other_numbers(case) if found() else ():
+        with contextlib.suppress(Exception):
+            seen(call=call)
     before = found()
     for sizes in longer_inputs(case) if before else ():
         with contextlib.suppress(Exception):
