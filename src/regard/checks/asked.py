@@ -45,6 +45,26 @@ def width_viewed(error: str, widths: Iterable[int]) -> tuple[int, int] | None:
     return (named[0], size // rest) if rest and size % rest == 0 else None
 
 
+def reached_beyond(error: str) -> tuple[int, int] | None:
+    """(index, size) where a tensor of `size` entries is indexed with places of a longer one.
+
+    >>> reached_beyond("IndexError: index 8 is out of bounds for dimension 1 with size 7")
+    (8, 7)
+    """
+    found = re.search(r"index (\d+) is out of bounds for dimension \d+ with size (\d+)", error)
+    return (int(found.group(1)), int(found.group(2))) if found else None
+
+
+def groups_asked(error: str) -> tuple[int, int] | None:
+    """(channels, groups) where a norm over groups of channels got a number that they do not divide.
+
+    >>> groups_asked("divisible by num_groups, but got input of shape [3, 13, 5, 6] and num_groups=4")
+    (13, 4)
+    """
+    found = re.search(r"divisible by num_groups, but got input of shape \[\d+, (\d+).* and num_groups=(\d+)", error)
+    return (int(found.group(1)), int(found.group(2))) if found else None
+
+
 ASKS: list[str] = [  # torch's messages that hold what came ("got") and what a layer wants ("want")
     r"shapes cannot be multiplied \(\d+x(?P<got>\d+) and (?P<want>\d+)x\d+\)",
     r"normalized_shape=\[(?P<want>\d+)\].* size ?\[(\d+, )*(?P<got>\d+)\]",
@@ -53,6 +73,7 @@ ASKS: list[str] = [  # torch's messages that hold what came ("got") and what a l
     r"Expected (?P<want>\d+), got (?P<got>\d+)",
     r"Expected hidden size \(\d+, \d+, (?P<want>\d+)\), got \[\d+, \d+, (?P<got>\d+)\]",
     r"embedding dimension of (?P<want>\d+), but got (?P<got>\d+)",
+    r"weight of shape \[(?P<want>\d+)\] and input of shape \[\d+, (?P<got>\d+)",
     r"got (?P<got>\d+) but expected (?P<want>\d+)",
     r"should contain (?P<got>\d+) elements not (?P<want>\d+)",
     r"size mismatch, got input \(\d+\), mat \(\d+x(?P<got>\d+)\), vec \((?P<want>\d+)\)",

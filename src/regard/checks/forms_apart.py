@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 
 from regard.checks import sizes
-from regard.checks.asked import VIEW, mismatch, width_viewed
+from regard.checks.asked import VIEW, groups_asked, mismatch, width_viewed
 from regard.checks.call import Call
 from regard.checks.companions import NARROW
 from regard.checks.forms import LEVELS, Form, made
@@ -104,6 +104,9 @@ class Guess:
     def _repaired(self, error: str, touched: Sequence[str]) -> bool:
         if self._state_asked(error, touched) or self._view_asked(error, touched) or self._other_viewed(error):
             return True
+        if (groups := groups_asked(error)) is not None:  # the next message says which multiple
+            self.size |= (grouped := {k: groups[0] * groups[1] for k in self._free(groups[0]) if k[1] == "D"})
+            return bool(grouped)
         found = mismatch(error)
         if found is None or max(found[:2]) > LARGEST or min(found[:2]) < 1:
             return False

@@ -53,6 +53,19 @@ def infer_forms(subject: Subject, signature: Signature, errors: list[Failure], e
     return None
 
 
+def time_first(subject: Subject, signature: Signature, call: Call, seconds: float) -> Call | None:
+    """The same arguments, of which all that lay batch first in `call`, streams and what goes with them, lie sequence first."""
+    generator = torch.Generator().manual_seed(1)
+    given = call.lay_out({n: s.sample(generator) for n, s in call.sources.items()}, subject.dtype)
+    names = [n for n in signature.required if n in given and n not in signature.options and not n.startswith("*")]
+    if not names or not subject.is_module:
+        return None
+    search = _Search(subject, signature, names, [], time.process_time() + seconds)
+    plain = {n: x for n, x in given.items() if isinstance(x, torch.Tensor) and x.ndim == 3 and x.is_floating_point()}
+    start = [Form("float", "LBD") if n in plain else search.options[n][0] for n in names]
+    return search._try(tuple(TURNED.get((f.kind, f.axes), f) for f in start), search.items, []) or search.tied
+
+
 def watched(subject: Subject, call: Call) -> tuple[Touches, Exception | None]:
     """One call on the copy for trials: what became of its arguments, and how it failed."""
     generator = torch.Generator().manual_seed(1)

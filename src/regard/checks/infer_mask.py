@@ -128,7 +128,8 @@ def infer_mask(case: Case, name: str, call: Call) -> MaskUse | None:
     if not trials:
         case.notes.append(f"{name}: no mask that we tried was accepted ({errors[0] if errors else 'nothing tried'})")
         return None
-    return _chosen(_best(trials, polarity or _convention(case, name), name), polarity, said)
+    found = _chosen(_best(trials, polarity or _convention(case, name), name), polarity, said)
+    return replace(found, added=any(t.changes and t.use.dtype == "additive" for t in trials))
 
 
 def _convention(case: Case, name: str) -> str | None:

@@ -42,6 +42,7 @@ class MaskUse:
     said: str = ""  # the words that fix the polarity
     neutral: bool = True  # hiding nothing equals giving no mask
     changes: bool = True  # hiding a key changed anything at all
+    added: bool = False  # hiding no key by 0 and 1 changed anything, and large negative numbers did
     lead: int = 0  # keys before those of the tokens, never hidden: a class token
     partners: tuple[MaskUse, ...] = ()  # arguments that hide the same tokens elsewhere, and are given the same pattern
 

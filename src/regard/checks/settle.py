@@ -10,9 +10,11 @@ from torch import Tensor, nn
 
 from regard.checks.call import Call
 from regard.checks.case import Case
+from regard.checks.infer_forms import time_first
 from regard.checks.layout import Layout
 from regard.checks.subject import Subject
 
+SECONDS = 3.0  # of the processor, for the sizes of arguments that are turned
 SWAP = {"BLD": "LBD", "LBD": "BLD", "BL": "LB", "LB": "BL"}
 
 
@@ -88,8 +90,25 @@ def settle_batch_axis(case: Case) -> None:
         return
     along_batch, along_tokens = mixing(case)
     if along_batch and not along_tokens:
-        _swap(case)
         case.facts["axis_by_behaviour"] = True
+        if not _companions_turned(case):
+            _swap(case)
+
+
+def _companions_turned(case: Case) -> bool:
+    """Where tensors were made up beside the streams, they lie sequence first as well: their sizes are found anew."""
+    if not any(callable(v) for v in case.call.fixed.values()):
+        return False
+    call = time_first(case.subject, case.signature, case.call, SECONDS)
+    if call is None or not call.follows:
+        return False
+    previous, case.call = case.call, call
+    case.__dict__.pop("base", None)
+    along_batch, along_tokens = mixing(case)
+    if along_batch or not along_tokens:
+        case.call = previous
+        case.__dict__.pop("base", None)
+    return case.call is call
 
 
 def mixing(case: Case) -> tuple[bool, bool]:

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from regard.checks.asked import mismatch, width_viewed
+from regard.checks.asked import mismatch, reached_beyond, width_viewed
 from regard.checks.call import Call, Source
 from regard.checks.companions import NARROW, companion
 from regard.checks.joined import Sums, odd_width, remainders, split
@@ -63,7 +63,7 @@ class Shapes:
         viewed = width_viewed(error, [n for k, n in self.size.items() if k[1] == "D" and k not in self.settled])
         if viewed is not None and viewed[1] <= LARGEST:
             return self._set([k for k in self._free(viewed[0]) if k[1] == "D"], viewed[1])
-        found = mismatch(error)
+        found = self._shorter(error) or mismatch(error)
         if found is None or max(found[:2]) > LARGEST or min(found[:2]) < 1:
             return False
         got, want, either = found
@@ -79,6 +79,12 @@ class Shapes:
         if mine or other:
             return self._set(self._free(got if mine else want), want if mine else got)
         return self._add(got, want) or self._add(want, got)
+
+    def _shorter(self, error: str) -> tuple[int, int, bool] | None:
+        """Places of one argument's tokens are looked up in another, which has fewer: two lengths that must agree."""
+        beyond = reached_beyond(error)
+        longer = [n for (_, a), n in self.size.items() if a == "L" and beyond is not None and n > max(beyond)]
+        return (beyond[1], min(longer), True) if beyond is not None and longer else None
 
     def _of(self, number: int) -> list[tuple[int, str]]:
         return [k for k, n in self.size.items() if n == number]

@@ -139,7 +139,7 @@ def grids(module: Any) -> list[tuple[int, int]]:
     twice = [(2 * n, 3 * n) for n in own if n <= 8]
     large = [(n, n) for n in dict.fromkeys(integers(module)) if 64 < n <= 256]
     patched = list(dict.fromkeys(_patched(module)))[:6]
-    sides_ = list(dict.fromkeys(_embedded_sides(module)))[:4]
+    sides_ = list(dict.fromkeys([*_embedded_sides(module), *_ranged_sides(module)]))[:4]
     fixed = [(a, b) for a, b in itertools.product(sides_, repeat=2) if a * b <= LARGEST]
     return list(
         dict.fromkeys(
@@ -174,6 +174,15 @@ def _embedded_sides(module: Any) -> Iterator[int]:
         for p in part._parameters.values() if not isinstance(part, nn.modules.conv._ConvNd) else ():
             if p is not None and p.ndim > 3:
                 yield from (n for n in p.shape[-2:] if 2 <= n <= 64)
+
+
+def _ranged_sides(module: Any) -> Iterator[int]:
+    """Heights and widths whose distances, one less than twice as many, are the rows of a learned table (2 H - 1, D)."""
+    for part in module.modules() if isinstance(module, nn.Module) else ():
+        own = [] if type(part).__module__.startswith("torch.") else part._parameters.values()
+        yield from (
+            p.shape[0] // 2 + 1 for p in own if p is not None and p.ndim == 2 and 4 < p.shape[0] < 64 and p.shape[0] % 2
+        )
 
 
 def sides(module: Any) -> list[int]:

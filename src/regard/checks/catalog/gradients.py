@@ -15,10 +15,10 @@ from regard.checks.case import Case, Verdict
 from regard.checks.choice import Choices, differ
 from regard.checks.evidence import largest_code
 from regard.checks.infer import float_tensors
-from regard.checks.one_weight import softmax_of_one
+from regard.checks.one_weight import over_one_made_up, softmax_of_one
 from regard.checks.redraw import SEEDS, other_numbers, redrawn
 from regard.checks.rule import rule
-from regard.checks.sites import attention_sites, watch
+from regard.checks.sites import alike_keys, attention_sites, watch
 from regard.checks.subject import as_dtype
 from regard.checks.switched_off import never_ran, switched_off
 
@@ -126,7 +126,8 @@ def gradient_reaches_parameters(case: Case) -> list[Verdict]:
     dead = [n for n in dead if n not in _used_whenlonger_inputs(case, dead)] if dead else dead
     if not dead:
         return _without_effect(case, got)
-    if len(dead) == len(got) and not any(t.requires_grad for t in _graph(case)):
+    fresh = case.subject.instance(fresh=True)
+    if len(dead) == len(got) and not case.run(case.sample(4), grad=True, module=fresh).requires_grad:
         return [_inference_only(len(got))]
     if (verdict := softmax_of_one(case, dead)) is not None:
         return [verdict]
@@ -177,8 +178,11 @@ FIXES = {
 
 def tells(case: Case) -> None:
     """NotExercised where this size, or this mask, leaves parameters without a say."""
-    if any(s.shape is not None and s.shape[-1] <= 1 for s in attention_sites(case)):
-        case.need(False, "there is one key only at this size, so queries and keys have no say")
+    sites = attention_sites(case)
+    one = any(s.shape is not None and s.shape[-1] <= 1 for s in sites) or over_one_made_up(case)
+    case.need(not one, "there is one key only at this size, so queries and keys have no say")
+    alike = any(alike_keys(case, s) for s in sites)
+    case.need(not alike, "keys were made up, the same for all tokens: queries and keys have no say")
     for name in case.signature.masks:
         most = largest_code(case.evidence.source, name)
         case.need(most < 2, f"{name} is compared with {most} too, and no call here gives it more than 0 and 1")
@@ -326,11 +330,6 @@ def _exempt(case: Case, name: str, got: dict[str, Tensor | None]) -> bool:
     parameter = dict(case.subject.pristine.named_parameters())[name]
     sibling = name.removesuffix("bias") + "weight"
     return parameter.ndim == 1 and got[name] is not None and (_arrives(got.get(sibling)) or not name.endswith("bias"))
-
-
-def _graph(case: Case) -> list[Tensor]:
-    out = case.run(case.sample(4), grad=True, module=case.subject.instance(fresh=True))
-    return [out]
 
 
 def _is_attention(case: Case, dead: list[str]) -> str:

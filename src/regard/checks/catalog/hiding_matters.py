@@ -51,6 +51,11 @@ def hiding_matters(case: Case) -> list[Verdict]:
         if not use.changes and use.shape == "lengths" and _one_number(case, use):
             case.notes.append(f"{use.parameter}: not exercised, it may be one number for all items, and is not needed")
             continue
+        if not use.changes and use.added and not use.said and case.evidence.dtype(use.parameter) is None:
+            case.notes.append(
+                f"{use.parameter}: not exercised, 0 and 1 change nothing and other numbers do: it may hold scores"
+            )
+            continue
         if not use.changes and (setting := _other_mode(case, use)):
             out.append(_off(use, setting))
             continue

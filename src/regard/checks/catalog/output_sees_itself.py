@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 
 from regard.checks.case import Batch, Case, Verdict
+from regard.checks.edge_of_map import edge_of_map
 from regard.checks.influence import Influence, influence, replace_token
 from regard.checks.redraw import SEEDS, redrawn
 from regard.checks.rule import rule
@@ -18,6 +19,7 @@ from regard.intercept import Site
 def output_sees_itself(case: Case) -> Verdict | None:
     """In self-attention, the output at a position depends on the input at that position, at every length that runs.
 
+    On a map whose last rows or columns fill no block, it is asked whether the sides have to be multiples of the block.
     Where nothing matters at a short length, longer ones say whether less than a whole block is dropped.
     What goes wrong: windows or heads are put back in the wrong places; the tail that does not fill a chunk is dropped.
     Why it matters: outputs stand beside the wrong tokens, or stand for nothing.
@@ -41,7 +43,8 @@ def output_sees_itself(case: Case) -> Verdict | None:
         not made_up or bool(base.sees.any()) or all(s.shape is None or s.shape[-1] > 1 for s in sites),
         "keys were made up, one for each item: queries have no say",
     )
-    verdict = _judge(_twice(case, base), None, sites)
+    twice = _twice(case, base)
+    verdict = edge_of_map(case, twice) or _judge(twice, None, sites)
     n = case.call.sources[case.call.query].tokens
     nothing = verdict if not bool(base.sees.any()) else None
     if (verdict is not None and nothing is None) or not case.call.free_length:

@@ -12,6 +12,7 @@ from regard.checks.rule import rule
 from regard.checks.sites import watch
 
 CHUNK_NAMES = r"(chunk|block|bucket|segment|window|local)_?(size|len(gth)?)?|c(hunk)?_?size|bs|w"
+OTHERS = 6  # other inputs, of some items each, for which a boundary must stand where it stood
 LOCAL_WORDS = r"local|window|block[- ]?(sparse|local|wise)|chunked attention|bucket|sparse|dilated|strided|hash|lsh|segment|look[-_ ]?back|previous (chunk|block)s?"
 
 
@@ -48,7 +49,7 @@ def past_is_seen(case: Case) -> Verdict | None:
         if not found.causal:
             return _no_longer_causal(case, n, size, float(found.change.triu(1).max()))
         missing = _missing(found.sees)
-        if missing is not None and not _faint(case, n, *missing):
+        if missing is not None and not _faint(case, n, *missing) and not _by_content(case, n, *missing):
             t, first = missing
             asked = ": is that window meant?" if t > first and _keys_of_earlier_blocks(case, n) else ""
             return Verdict(
@@ -93,6 +94,18 @@ def _faint(case: Case, length: int, row: int, first: int) -> bool:
         return False
     (grad,) = torch.autograd.grad(out[0, row].square().sum(), [leaves[name]])
     return bool((grad[0, :first] != 0).any())
+
+
+def _by_content(case: Case, length: int, row: int, first: int) -> bool:
+    """With other tokens, does the row depend on what it did not see here? A boundary is a place; what a router leaves out is content."""
+    for number in range(1, OTHERS + 1):
+        batch = case.sample(number, tokens=length)
+        other = case.sample(number + OTHERS, tokens=length)
+        moved = {n: x.clone() for n, x in batch.items()}
+        moved[case.call.query][:, :first] = other[case.call.query][:, :first]
+        if case.difference(case.run(moved)[:, row], case.run(batch)[:, row]) > case.tolerance:
+            return True
+    return False
 
 
 def _keys_of_earlier_blocks(case: Case, length: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from regard.checks.case import Case, Verdict
 from regard.checks.redraw import SEEDS, redrawn
 from regard.checks.rule import rule
-from regard.checks.sites import attention_sites, need_site, watch
+from regard.checks.sites import alike_keys, attention_sites, need_site, watch
 from regard.intercept import Site
 
 
@@ -37,6 +37,7 @@ def uniform_attention(case: Case) -> Verdict | None:
             or weights.shape[-2] < 2
             or weights.shape[-1] < 3
             or site.kind == "other"
+            or alike_keys(case, site)
         ):
             continue
         seen = site.visible()
