@@ -43,18 +43,8 @@ def hiding_matters(case: Case) -> list[Verdict]:
         if not call.is_cross and any(w in use.parameter.lower() for w in ABSENT) and not use.changes:
             case.notes.append(f"{use.parameter}: not exercised, the stream that it belongs to was not given")
             continue
-        if not use.changes and use.shape == "lengths" and any(p.endswith("]") for p in call.arguments):
-            case.notes.append(
-                f"{use.parameter}: not exercised, the streams come as a list, which says how long they are"
-            )
-            continue
-        if not use.changes and use.shape == "lengths" and _one_number(case, use):
-            case.notes.append(f"{use.parameter}: not exercised, it may be one number for all items, and is not needed")
-            continue
-        if not use.changes and use.added and not use.said and case.evidence.dtype(use.parameter) is None:
-            case.notes.append(
-                f"{use.parameter}: not exercised, 0 and 1 change nothing and other numbers do: it may hold scores"
-            )
+        if not use.changes and (reason := _may_hide_nothing(case, call, use)):
+            case.notes.append(f"{use.parameter}: not exercised, {reason}")
             continue
         if not use.changes and (setting := _other_mode(case, use)):
             out.append(_off(use, setting))
@@ -83,6 +73,17 @@ def hiding_matters(case: Case) -> list[Verdict]:
         elif use.works and call.sources[use.source].batch > 1 and not _works_alone(case, call, use):
             out.append(_ignored_alone(use))
     return out
+
+
+def _may_hide_nothing(case: Case, call: Call, use: MaskUse) -> str | None:
+    """Why an argument that changed nothing, filled as it was, may be right; None where nothing speaks for it."""
+    if use.shape == "lengths" and any(p.endswith("]") for p in call.arguments):
+        return "the streams come as a list, which says how long they are"
+    if use.shape == "lengths" and _one_number(case, use):
+        return "it may be one number for all items, and is not needed"
+    if use.added and not use.said and case.evidence.dtype(use.parameter) is None:
+        return "0 and 1 change nothing and other numbers do: it may hold scores"
+    return None
 
 
 def _ignored_alone(use: MaskUse) -> Verdict:
