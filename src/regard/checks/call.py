@@ -125,10 +125,8 @@ class Call:
             if isinstance(raw, Tensor):
                 break  # with other options it comes alone
             raw = raw[key] if not isinstance(key, str) or isinstance(raw, dict) else getattr(raw, key)
-        main: Any = raw
-        while isinstance(main, (tuple, list)) and len(main):
-            main = main[0]  # with other options more comes after it
-        tokens = self.output_layout.to_tokens(main.detach() if not main.requires_grad else main)[:, self.skip :]
+        tensor = _first_of(raw)  # with other options more comes after it
+        tokens = self.output_layout.to_tokens(tensor.detach() if not tensor.requires_grad else tensor)[:, self.skip :]
         return tokens.to(torch.float64) if not tokens.is_complex() else tokens.abs().to(torch.float64)
 
     def describe(self) -> dict[str, Any]:
@@ -149,6 +147,11 @@ class Call:
             "fixed": {k: _short(v) for k, v in self.fixed.items()},
             "output": {"path": list(self.output), "layout": self.output_layout.axes, "follows": self.follows},
         }
+
+
+def _first_of(raw: Any) -> Any:
+    """The first of a tuple or list, of whatever depth; anything else as it is."""
+    return _first_of(raw[0]) if isinstance(raw, (tuple, list)) and len(raw) else raw
 
 
 def _short(value: Any) -> Any:

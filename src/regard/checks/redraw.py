@@ -49,9 +49,8 @@ def other_numbers(case: Case) -> Iterator[Call]:
     """The call with another number for each single number that was made up: a factor of 0 leaves a branch without a say."""
     fixed = case.call.fixed
     for name, value in fixed.items():
-        made = value(case.sample(), case.subject.dtype) if callable(value) else value
-        single = isinstance(made, Tensor) and made.is_floating_point() and made.numel() == 1
-        if single:
+        made: Any = value(case.sample(), case.subject.dtype) if callable(value) else value
+        if isinstance(made, Tensor) and made.is_floating_point() and made.numel() == 1:
             yield case.call.but(fixed={**fixed, name: torch.full_like(made, 0.7)})
         elif type(made) in (int, float):
             yield case.call.but(fixed={**fixed, name: 0.7})
