@@ -125,3 +125,29 @@ class Difference(nn.Module):
 def test_a_factor_that_the_caller_gives_is_not_zero_alone(apart):
     report = check(Difference(apart), select=["ATT701", "ATT707"])
     assert {o.result for o in report.outcomes} == {"passed"}
+
+
+class AnglesFromOutside(nn.Module):
+    """Rotary attention whose table of angles, (T, channels / 2), comes with the call."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
+
+    def forward(self, x, rope_freqs):
+        q, k, v = self.qkv(x).chunk(3, -1)
+        angles = rope_freqs.view(x.shape[1], WIDTH // 2)
+        cos, sin = angles.cos(), angles.sin()
+
+        def turn(t):
+            a, b = t.chunk(2, -1)
+            return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+        return softmax_attention(turn(q), turn(k), v)
+
+
+def test_angles_that_the_checker_made_up_are_not_held_to_keep_distances():
+    report = check(AnglesFromOutside(), select=["ATT801"])
+    assert [(o.result, o.reason) for o in report.outcomes] == [
+        ("not-exercised", "its angles come from outside (rope_freqs) and were made up")
+    ]

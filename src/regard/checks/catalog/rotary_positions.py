@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from dataclasses import replace
 
 import torch
@@ -17,6 +18,7 @@ ALLOWED = 2e-5
 FAR = 300  # tokens: more than bfloat16 counts one by one
 COARSE = 0.1  # plain rounding of queries and keys stays below 0.02
 ROUGH = 0.02  # below: rounding of the angles; above: another formula
+ANGLES = r"rope|rot|freq|angle|theta|\bcos|\bsin|_cos|_sin|\bpos|_pos|pe\b"
 WORDS = r"\brope\b|\brotary|rotate_half|apply_rot|_rope\b|\brope_|\.rope|rotaryembedding"
 
 
@@ -35,6 +37,8 @@ def rotary_distance(case: Case) -> Verdict | None:
     References: Su et al. 2021, section 3.4.
     """
     case.need_determinism()
+    tables = _made_up_angles(case)
+    case.need(not tables, f"its angles come from outside ({', '.join(tables)}) and were made up")
     lengths: list[int | None] = [None]
     if case.call.free_length and len(case.call.sources[case.call.query].grid) == 1:
         lengths += [40, 300]
@@ -55,6 +59,17 @@ def rotary_distance(case: Case) -> Verdict | None:
             break
     case.need(looked, "no rotation of queries and keys was seen on a single line of tokens")
     return _in_bfloat16(case) if len(lengths) > 1 else None
+
+
+def _made_up_angles(case: Case) -> list[str]:
+    """Arguments named for angles or positions that got random numbers."""
+    found = []
+    for name, value in case.call.fixed.items():
+        made = value(case.sample(), case.subject.dtype) if callable(value) else None
+        random = isinstance(made, torch.Tensor) and (made.is_floating_point() or made.is_complex()) and made.numel() > 1
+        if random and re.search(ANGLES, name.lower()):
+            found.append(name)
+    return found
 
 
 def _in_bfloat16(case: Case) -> Verdict | None:
