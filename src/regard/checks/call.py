@@ -94,6 +94,11 @@ class Call:
         return not self.follows and len(self.output_layout.axes) > len(wanted)
 
     @property
+    def made_up(self) -> bool:
+        """Were tensors made up beside the streams?"""
+        return any(callable(v) for v in self.fixed.values())
+
+    @property
     def is_cross(self) -> bool:
         return len(self.sources) > 1
 

@@ -40,7 +40,7 @@ def softmax_of_one(case: Case, dead: Sequence[str]) -> Verdict | None:
 
 def over_one_made_up(case: Case) -> bool:
     """Beside tensors that were made up: does a softmax, of no attention that is understood, run over one entry? It may have had few by their size."""
-    if not any(callable(v) for v in case.call.fixed.values()):
+    if not case.call.made_up:
         return False
     found = [m for note in watch(case, case.sample()).seen.unknown if (m := SEEN.search(note))]
     return any(int(m.group(2).split(",")[int(m.group(1))]) == 1 for m in found)

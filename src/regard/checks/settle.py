@@ -97,7 +97,7 @@ def settle_batch_axis(case: Case) -> None:
 
 def _companions_turned(case: Case) -> bool:
     """Where tensors were made up beside the streams, they lie sequence first as well: their sizes are found anew."""
-    if not any(callable(v) for v in case.call.fixed.values()):
+    if not case.call.made_up:
         return False
     call = time_first(case.subject, case.signature, case.call, SECONDS)
     if call is None or not call.follows:

@@ -81,7 +81,7 @@ def attention_sites(case: Case, call: Call | None = None) -> list[Site]:
 def alike_keys(case: Case, site: Site) -> bool:
     """Are all keys of a site one and the same, in a call with tensors that were made up? Those are equal for all items, and queries have no say."""
     key = site.key
-    if key is None or key.ndim < 2 or not any(callable(v) for v in case.call.fixed.values()):
+    if key is None or key.ndim < 2 or not case.call.made_up:
         return False
     return float((key - key[..., :1, :]).abs().max()) <= 1e-9 * max(float(key.abs().max()), 1e-30)
 

@@ -38,9 +38,8 @@ def output_sees_itself(case: Case) -> Verdict | None:
         bool(base.sees.any()) or not _reacts(case),
         "no single token matters and the whole input does: features are shut here (a ReLU), or the tokens are averaged",
     )
-    made_up = [v for v in case.call.fixed.values() if callable(v)]
     case.need(
-        not made_up or bool(base.sees.any()) or all(s.shape is None or s.shape[-1] > 1 for s in sites),
+        not case.call.made_up or bool(base.sees.any()) or all(s.shape is None or s.shape[-1] > 1 for s in sites),
         "keys were made up, one for each item: queries have no say",
     )
     twice = _twice(case, base)
